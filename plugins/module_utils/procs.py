@@ -1,0 +1,115 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a process is: its command, user, systemd unit and container, read from /proc."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from dataclasses import asdict, dataclass
+from typing import Optional
+
+# docker-<id>.scope, libpod-<id>.scope, cri-containerd-<id>.scope, crio-<id>.scope, /docker/<id>, /kubepods/.../<id>
+_CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
+_SECRET = re.compile(r"(?i)(--?[\w-]*(?:key|token|secret|passw)[\w-]*[= ])\S+")
+_COMMAND_LENGTH = 160
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    command: str
+    user: str
+    unit: Optional[str]
+    container: Optional[str]
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        text = f"pid {self.pid} ({self.command}), user {self.user}"
+        if self.container:
+            text += f", container {self.container}"
+        if self.unit:
+            return f"{text}, unit {self.unit}"
+        return text if self.container else f"{text}, in no systemd unit"
+
+
+def pids(proc: str = "/proc") -> list[int]:
+    return sorted(int(name) for name in os.listdir(proc) if name.isdigit())
+
+
+def _read(pid: int, name: str, proc: str) -> str:
+    try:
+        with open(os.path.join(proc, str(pid), name), "rb") as source:
+            return source.read().decode("utf-8", "replace")
+    except OSError:  # gone meanwhile, or not ours to see
+        return ""
+
+
+def cgroup_paths(text: str) -> list[str]:
+    """Paths of /proc/PID/cgroup that systemd manages: the v1 hierarchy name=systemd and the v2 one; else all."""
+    rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    managed = [path for _id, controllers, path in rows if controllers in ("", "name=systemd")]
+    # On hybrid hosts the v2 path may be just "/", while the v1 hierarchies know the unit.
+    useful = [path for path in managed if path != "/"]
+    return useful or [path for _id, _controllers, path in rows]
+
+
+def unit_of(paths: list[str]) -> Optional[str]:
+    """Innermost service or scope."""
+    for path in paths:
+        for part in reversed(path.split("/")):
+            if part.endswith((".service", ".scope")):
+                return part
+    return None
+
+
+def container_of(paths: list[str]) -> Optional[str]:
+    """Short id of the innermost container."""
+    for path in paths:
+        found = _CONTAINER.findall(path)
+        if found:
+            return str(found[-1][:12])
+    return None
+
+
+def describe(pid: int, proc: str = "/proc") -> Process:
+    command = _read(pid, "cmdline", proc).replace("\0", " ").strip() or f"[{_read(pid, 'comm', proc).strip() or '?'}]"
+    command = _SECRET.sub(r"\1***", command)
+    if len(command) > _COMMAND_LENGTH:
+        command = command[:_COMMAND_LENGTH] + "..."
+    user = "?"
+    match = re.search(r"^Uid:\s+\d+\s+(\d+)", _read(pid, "status", proc), re.MULTILINE)
+    if match:
+        try:
+            user = pwd.getpwuid(int(match.group(1))).pw_name
+        except KeyError:  # a user of a container
+            user = match.group(1)
+    paths = cgroup_paths(_read(pid, "cgroup", proc))
+    container = container_of(paths)
+    # A host that is itself a container (a test host, an operator's shell in one) must not call all its processes foreign.
+    if container and container == container_of(cgroup_paths(_read(1, "cgroup", proc))):
+        container = None
+    return Process(pid, command, user, unit_of(paths), container)
+
+
+def in_control_group(control_group: str, proc: str = "/proc") -> set[int]:
+    """Processes of a unit's control group (ControlGroup= of systemctl show) and of the groups below it."""
+    if not control_group:
+        return set()
+    return {
+        pid
+        for pid in pids(proc)
+        if any(
+            path == control_group or path.startswith(control_group + "/")
+            for path in cgroup_paths(_read(pid, "cgroup", proc))
+        )
+    }
+
+
+def is_alive(pid: int, proc: str = "/proc") -> bool:
+    return pid > 0 and os.path.exists(os.path.join(proc, str(pid)))

@@ -1,0 +1,154 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What proves a process ready and what proves it dead: rules over observations, no I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional, Sequence
+
+from ansible_collections.mooncake.pd.plugins.module_utils import sockets
+from ansible_collections.mooncake.pd.plugins.module_utils.signatures import FALSE_READY
+from ansible_collections.mooncake.pd.plugins.module_utils.systemd import Unit
+
+
+@dataclass(frozen=True)
+class Port:
+    purpose: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One element of wait_ready's `processes`."""
+
+    name: str
+    unit: str
+    lines: tuple[tuple["re.Pattern[str]", int], ...] = ()
+    ports: tuple[Port, ...] = ()
+    health_url: Optional[str] = None
+    health_json: Optional[Mapping[str, Any]] = None
+
+    @staticmethod
+    def of(process: Mapping[str, Any]) -> "Expected":
+        health = process.get("health") or {}
+        return Expected(
+            name=process["name"],
+            unit=process["unit"],
+            lines=tuple((re.compile(line["pattern"]), int(line.get("count") or 1)) for line in process.get("lines") or ()),
+            ports=tuple(
+                Port(claim["purpose"], claim["address"], port)
+                for claim in process.get("ports") or ()
+                for port in range(claim["first"], claim["last"] + 1)
+            ),
+            health_url=health.get("url"),
+            health_json=health.get("json") or {},
+        )
+
+
+@dataclass(frozen=True)
+class First:
+    """What the first look saw of a running unit; any change since is a death."""
+
+    invocation: str
+    main_pid: int
+    restarts: int
+
+
+def death(first: Optional[First], now: Unit) -> Optional[str]:
+    """Why the process we wait for does not live (any more), or None."""
+    if now.LoadState != "loaded":
+        return f"the unit does not exist on this host (LoadState {now.LoadState}): create and start it first"
+    if now.ActiveState == "failed":
+        return f"it died: {now.exit_text}"
+    if now.waits_for_restart:
+        return f"it died: {now.exit_text}; systemd is about to start it again"
+    if now.ActiveState == "inactive":
+        if now.Result != "success":
+            return f"it died: {now.exit_text}"
+        if now.ExecMainCode:
+            return f"it ended by itself: {now.exit_text}"
+        return "it is not running: nobody started it, or it was stopped"
+    if now.ActiveState == "deactivating":
+        return f"its main process ended: {now.exit_text}" if now.ExecMainCode else "it is being stopped"
+    if now.SubState == "exited":
+        return f"its main process ended: {now.exit_text}"
+    if first:
+        if now.NRestarts > first.restarts:
+            return f"it died and systemd started it again ({now.NRestarts} times by now)"
+        if now.InvocationID != first.invocation:
+            return "it was restarted while we waited for it"
+        if first.main_pid and now.MainPID and now.MainPID != first.main_pid:
+            return f"its main process changed from {first.main_pid} to {now.MainPID}"
+    return None
+
+
+def count(expected: Expected, counts: list[int], lines: Sequence[str]) -> None:
+    """Add the wanted lines among `lines` to `counts` (one number for each pattern)."""
+    for line in lines:
+        if FALSE_READY.match(line):
+            continue
+        for index, (pattern, _wanted) in enumerate(expected.lines):
+            if pattern.search(line):
+                counts[index] += 1
+
+
+def lines_missing(expected: Expected, counts: Sequence[int], found: bool, where: str) -> list[str]:
+    missing = [
+        f'log {seen}/{wanted} "{pattern.pattern}"'
+        for (pattern, wanted), seen in zip(expected.lines, counts)
+        if seen < wanted
+    ]
+    if missing and not found:
+        missing.append(f"no mark of this start in {where}")
+    return missing
+
+
+def port_states(
+    expected: Expected, rows: Sequence[sockets.Row], mine: Optional[set[int]], holder: Mapping[int, str]
+) -> dict[Port, Optional[str]]:
+    """None for a port that is served by the unit's own sockets (`mine`; None = not looked at yet), else what is wrong."""
+    states: dict[Port, Optional[str]] = {}
+    for port in expected.ports:
+        here = sockets.listeners(rows, port.port)
+        serving = [row for row in here if sockets.satisfies(row.address, port.address)]
+        foreign = [row for row in serving if mine is not None and row.inode not in mine]
+        if not here:
+            states[port] = "not open"
+        elif not serving:
+            states[port] = f"open on {', '.join(sorted({row.address for row in here}))} only"
+        elif foreign:
+            states[port] = "held by " + "; ".join(
+                sorted({holder.get(row.inode, "a process that cannot be seen") for row in foreign})
+            )
+        else:
+            states[port] = None
+    return states
+
+
+def ports_missing(states: Mapping[Port, Optional[str]]) -> list[str]:
+    """One text for all ports of a purpose that lack the same."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for port, wrong in states.items():
+        if wrong:
+            groups.setdefault((port.purpose, port.address, wrong), []).append(port.port)
+    return [
+        f"{purpose} port{'s' if len(ports) > 1 else ''} {sockets.ranges(ports)} on {address} {wrong}"
+        for (purpose, address, wrong), ports in groups.items()
+    ]
+
+
+def json_missing(wanted: Mapping[str, Any], body: Any) -> Optional[str]:
+    """The first key whose value is not the wanted one."""
+    for key, value in wanted.items():
+        if not isinstance(body, Mapping):
+            return "the answer is no JSON object"
+        seen = body.get(key)
+        # true == 1 in Python, not in JSON
+        if seen != value or isinstance(seen, bool) != isinstance(value, bool):
+            return f"{key} is {seen!r} and not {value!r}"
+    return None

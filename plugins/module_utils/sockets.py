@@ -1,0 +1,232 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who holds a TCP port: a real bind tells the truth, /proc/net/tcp{,6} and /proc/*/fd only explain it."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import re
+import socket
+import sys
+from dataclasses import dataclass
+from typing import Iterable, Optional
+
+# linux/include/net/tcp_states.h
+LISTEN = "LISTEN"
+STATES = {
+    "01": "ESTABLISHED",
+    "02": "SYN-SENT",
+    "03": "SYN-RECV",
+    "04": "FIN-WAIT-1",
+    "05": "FIN-WAIT-2",
+    "06": "TIME-WAIT",
+    "07": "CLOSE",
+    "08": "CLOSE-WAIT",
+    "09": "LAST-ACK",
+    "0A": LISTEN,
+    "0B": "CLOSING",
+    "0C": "NEW-SYN-RECV",
+}
+
+FREE = "free"
+TAKEN = "taken"
+NO_ADDRESS = "no-address"
+NO_PERMISSION = "no-permission"
+INVALID = "invalid"
+
+_SOCKET = re.compile(r"socket:\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One socket of /proc/net/tcp or tcp6; a v4-mapped IPv6 address is shown as the IPv4 address it is."""
+
+    address: str
+    port: int
+    state: str
+    inode: int
+
+
+def _address(text: str) -> str:
+    raw = bytes.fromhex(text)
+    if len(raw) not in (4, 16):
+        raise ValueError(text)
+    if sys.byteorder == "little":  # the kernel prints each 32-bit word in host order
+        raw = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
+    address = ipaddress.ip_address(raw)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def parse_table(text: str) -> tuple[list[Row], int]:
+    """Rows of one table and the number of rows that could not be understood."""
+    rows: list[Row] = []
+    bad = 0
+    for line in text.splitlines():
+        fields = line.split()
+        if not fields or fields[0] == "sl":
+            continue
+        try:
+            host, _colon, port = fields[1].partition(":")
+            # TIME-WAIT and NEW-SYN-RECV rows have no owner; older kernels cut them short.
+            inode = int(fields[9])
+            rows.append(Row(_address(host), int(port, 16), STATES.get(fields[3], fields[3]), inode))
+        except (IndexError, ValueError):
+            bad += 1
+    return rows, bad
+
+
+def tables(proc: str = "/proc") -> tuple[list[Row], int]:
+    """All TCP sockets of this network namespace; dual-stack listeners are only in tcp6."""
+    rows: list[Row] = []
+    bad = 0
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(os.path.join(proc, "net", name), encoding="ascii", errors="replace") as table:
+                found, skipped = parse_table(table.read())
+        except FileNotFoundError:  # tcp6 is missing where IPv6 is switched off
+            continue
+        rows += found
+        bad += skipped
+    return rows, bad
+
+
+def inodes_of(pid: int, proc: str = "/proc") -> set[int]:
+    """Socket inodes a process has open; raises PermissionError when they may not be seen."""
+    found: set[int] = set()
+    folder = os.path.join(proc, str(pid), "fd")
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, ProcessLookupError, NotADirectoryError):
+        return found
+    for name in names:
+        try:
+            match = _SOCKET.fullmatch(os.readlink(os.path.join(folder, name)))
+        except OSError:  # closed meanwhile
+            continue
+        if match:
+            found.add(int(match.group(1)))
+    return found
+
+
+def holders(inodes: Iterable[int], pids: Iterable[int], proc: str = "/proc") -> tuple[dict[int, list[int]], int]:
+    """inode -> every process that has it open, and how many processes could not be looked into."""
+    wanted = set(inodes) - {0}
+    found: dict[int, list[int]] = {}
+    hidden = 0
+    for pid in pids if wanted else ():
+        try:
+            for inode in sorted(inodes_of(pid, proc) & wanted):
+                found.setdefault(inode, []).append(pid)
+        except PermissionError:
+            hidden += 1
+    return found, hidden
+
+
+def _is_wildcard(address: str) -> bool:
+    return address in ("0.0.0.0", "::")
+
+
+def conflicting(rows: Iterable[Row], address: str, port: int) -> list[Row]:
+    """Sockets that can make a bind of (address, port) fail, the surest explanation only.
+
+    Listeners first; a client connection that merely uses the port as its source comes second. /proc does not say
+    whether a [::] listener is v6only, so it explains an IPv4 bind only when no IPv4 socket does.
+    """
+
+    def overlaps(row: Row) -> bool:
+        if row.address == address:
+            return True
+        if ":" in row.address and ":" not in address:
+            return False
+        return _is_wildcard(row.address) or _is_wildcard(address)
+
+    same_port = [row for row in rows if row.port == port]
+    for group in ([r for r in same_port if r.state == LISTEN], [r for r in same_port if r.state != LISTEN]):
+        direct = [row for row in group if overlaps(row)]
+        if direct:
+            return direct
+        dual = [row for row in group if row.address == "::"]
+        if dual:
+            return dual
+    return []
+
+
+def satisfies(listening: str, planned: str) -> bool:
+    """Does a listener on one address serve the planned one? (a [::] listener: only if it is dual-stack)"""
+    if listening == planned or listening == "::":
+        return True
+    return listening == "0.0.0.0" and ":" not in planned
+
+
+def _non_local_allowed(address: str, proc: str) -> bool:
+    family = "ipv6" if ":" in address else "ipv4"
+    try:
+        with open(os.path.join(proc, "sys", "net", family, "ip_nonlocal_bind"), encoding="ascii") as setting:
+            return setting.read().strip() == "1"
+    except OSError:
+        return False
+
+
+def _is_local(address: str) -> bool:
+    """The kernel picks a local destination as its own source."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe_socket:
+        try:
+            probe_socket.connect((address, 9))
+            return ipaddress.ip_address(probe_socket.getsockname()[0]) == ipaddress.ip_address(address)
+        except OSError:
+            return False
+
+
+def probe(address: str, port: int, proc: str = "/proc") -> str:
+    """Bind (address, port) as a server would (SO_REUSEADDR, as zmq and uvicorn set it) and let go at once."""
+    try:
+        version = ipaddress.ip_address(address).version
+    except ValueError:
+        return INVALID
+    if not 1 <= port <= 65535:
+        return INVALID
+    with socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind((address, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return TAKEN
+            if error.errno == errno.EADDRNOTAVAIL:
+                return NO_ADDRESS
+            if error.errno in (errno.EACCES, errno.EPERM):
+                return NO_PERMISSION
+            return INVALID
+    # net.ipv4.ip_nonlocal_bind=1 (keepalived hosts) lets a bind of any address succeed.
+    if not _is_wildcard(address) and not address.startswith("127.") and _non_local_allowed(address, proc):
+        return FREE if _is_local(address) else NO_ADDRESS
+    return FREE
+
+
+def ranges(ports: Iterable[int]) -> str:
+    """8100, 36000-36003: consecutive ports as a person would write them."""
+    parts: list[list[int]] = []
+    for port in sorted(set(ports)):
+        if parts and port == parts[-1][-1] + 1:
+            parts[-1].append(port)
+        else:
+            parts.append([port])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+
+
+def listeners(rows: Iterable[Row], port: int) -> list[Row]:
+    return [row for row in rows if row.state == LISTEN and row.port == port]
+
+
+def first_error(error: Optional[BaseException]) -> str:
+    """The short text of a network error: 'connection refused' and not '<urlopen error [Errno 111] ...>'."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, (socket.timeout, TimeoutError)):
+        return "no answer in time"
+    return (getattr(reason, "strerror", None) or str(reason) or type(reason).__name__).lower()

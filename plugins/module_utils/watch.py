@@ -1,0 +1,357 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Watch the processes of one host until all are proven ready, or one has failed for good."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from ansible_collections.mooncake.pd.plugins.module_utils import procs, readiness, sockets, systemd
+from ansible_collections.mooncake.pd.plugins.module_utils.readiness import Expected, First
+from ansible_collections.mooncake.pd.plugins.module_utils.signatures import CauseFinder, speaker
+from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import Log, open_log, stem, tail
+
+READY, FAILED, WAITING = "ready", "failed", "waiting"
+
+_HEALTH_TIMEOUT = 2.0
+_UNIT_REFRESH = 5.0  # between two looks at systemd while every main process is there
+_GRACE = 0.5  # lets a failing process finish its traceback
+# A proxy of the environment must not answer for the process.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_NO_CAUSE = (
+    "The log names no cause. Run the preflight (mooncake_master says nothing when its RPC port is taken) and see"
+    " `systemctl status`."
+)
+
+
+def ask_health(url: str, wanted: Mapping[str, Any], timeout: float = _HEALTH_TIMEOUT) -> Optional[str]:
+    """None when it answers 200 with the wanted JSON values, else the last answer in short."""
+    try:
+        with _OPENER.open(url, timeout=timeout) as answer:
+            body = answer.read(1 << 16)
+            if answer.status != 200:
+                return f"{url} answered {answer.status}"
+        if not wanted:
+            return None
+        wrong = readiness.json_missing(wanted, json.loads(body))
+        return f"{url}: {wrong}" if wrong else None
+    except urllib.error.HTTPError as error:
+        return f"{url} answered {error.code}"
+    except ValueError:
+        return f"{url}: the answer is no JSON"
+    except Exception as error:  # whatever a half-started server does, it is not healthy
+        return f"{url}: {sockets.first_error(error)}"
+
+
+class Watched:
+    """One process: what is expected of it and what has been seen."""
+
+    def __init__(self, expected: Expected, fatal_patterns: Sequence["re.Pattern[str]"]) -> None:
+        self.expected = expected
+        self.unit = systemd.Unit(expected.unit)
+        self.first: Optional[First] = None
+        self.log: Optional[Log] = None
+        self.counts = [0] * len(expected.lines)
+        self.finder = CauseFinder(fatal_patterns)
+        self.proven = False  # an earlier wait saw this very start become ready: its lines may be rotated away since
+        self.dead: Optional[str] = None
+        self.missing: list[str] = ["not looked at yet"]
+        self.seconds: Optional[float] = None
+
+    @property
+    def name(self) -> str:
+        return self.expected.name
+
+    @property
+    def invocation(self) -> Optional[str]:
+        return (self.first.invocation if self.first else self.unit.InvocationID) or None
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.dead or (self.finder.proof and not self.proven))
+
+    @property
+    def ready(self) -> bool:
+        return not self.missing and not self.failed
+
+
+class Watcher:
+    def __init__(
+        self,
+        processes: Sequence[Expected],
+        run: systemd.Run,
+        log_dir: Optional[str] = None,
+        fatal_patterns: Sequence["re.Pattern[str]"] = (),
+        seen: Optional[Mapping[str, Any]] = None,
+        proc: str = "/proc",
+        run_dir: str = "/run/mooncake-pd",
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._run = run
+        self._log_dir = log_dir
+        self._proc = proc
+        self._run_dir = run_dir
+        self._clock = clock
+        self._sleep = sleep
+        self._refreshed: Optional[float] = None
+        self.watched = [Watched(expected, fatal_patterns) for expected in processes]
+        seen = seen or {}
+        # the monotonic clock of a host is the same for every call
+        self.began = float(seen.get("began", clock()))
+        for process in self.watched:
+            known = (seen.get("processes") or {}).get(process.name) or {}
+            if known.get("first"):
+                process.first = First(**known["first"])
+            process.seconds = known.get("seconds")
+
+    # ---- looking -------------------------------------------------------------------------------------------------
+
+    def look(self, thorough: bool = False) -> None:
+        """One look at everything. Cheap checks first; with `thorough` all of them, to tell all that is missing."""
+        self._look_at_units(thorough)
+        for process in self.watched:
+            if not process.dead:
+                self._read_log(process)
+        pending: list[Watched] = []
+        for process in self.watched:
+            if process.failed:
+                continue
+            process.missing = self._missing_lines(process)
+            if thorough or not process.missing:
+                process.missing += self._missing_ports(process, thorough)
+            if process.expected.health_url and (thorough or not process.missing):
+                pending.append(process)
+        if pending:
+            with ThreadPoolExecutor(max_workers=min(len(pending), 16)) as pool:
+                answers = pool.map(
+                    lambda p: ask_health(str(p.expected.health_url), p.expected.health_json or {}), pending
+                )
+                for process, answer in zip(pending, answers):
+                    process.missing += [f"health {answer}"] if answer else []
+        for process in self.watched:
+            if process.ready and process.seconds is None:
+                process.seconds = round(self._clock() - self.began, 1)
+
+    def _look_at_units(self, force: bool) -> None:
+        now = self._clock()
+        if not force and self._refreshed is not None and now - self._refreshed < _UNIT_REFRESH:
+            if all(p.dead or procs.is_alive(p.unit.MainPID, self._proc) for p in self.watched):
+                return
+        self._refreshed = now
+        units = systemd.show(self._run, sorted({p.expected.unit for p in self.watched}))
+        for process in self.watched:
+            if process.dead:
+                continue
+            process.unit = unit = units[process.expected.unit]
+            process.dead = readiness.death(process.first, unit)
+            if process.dead:
+                self._read_log(process, final=True)
+            elif process.first is None or not process.first.main_pid:
+                process.first = First(unit.InvocationID, unit.MainPID, unit.NRestarts)
+                process.proven = self._proof(process) == unit.InvocationID
+
+    def _read_log(self, process: Watched, final: bool = False) -> None:
+        if process.proven and not final:
+            return
+        if process.log is None:
+            # Before the main process is there, the file may not be.
+            if not final and not process.unit.MainPID:
+                return
+            process.log = open_log(self._log_dir, process.expected.unit, process.invocation, self._run)
+        lines = process.log.poll(final)
+        while lines:
+            readiness.count(process.expected, process.counts, lines)
+            process.finder.feed(lines)
+            lines = process.log.poll(final)
+
+    def _missing_lines(self, process: Watched) -> list[str]:
+        if process.proven:
+            return []
+        log = process.log
+        return readiness.lines_missing(
+            process.expected, process.counts, bool(log and log.found), log.where if log else "the log"
+        )
+
+    def _missing_ports(self, process: Watched, thorough: bool) -> list[str]:
+        expected = process.expected
+        if not expected.ports:
+            return []
+        rows, _bad = sockets.tables(self._proc)
+        missing = readiness.ports_missing(readiness.port_states(expected, rows, None, {}))
+        if missing and not thorough:
+            return missing  # no need yet to ask whose the others are
+        own = procs.in_control_group(process.unit.ControlGroup, self._proc) | {process.unit.MainPID}
+        mine: set[int] = set()
+        for pid in own:
+            try:
+                mine |= sockets.inodes_of(pid, self._proc)
+            except PermissionError:
+                return [*missing, f"whose ports: process {pid} may not be looked into, become root"]
+        numbers = {port.port for port in expected.ports}
+        foreign = {r.inode for r in rows if r.state == sockets.LISTEN and r.port in numbers} - mine
+        holder: dict[int, str] = {}
+        if foreign:
+            found, _hidden = sockets.holders(foreign, procs.pids(self._proc), self._proc)
+            for inode, pids in found.items():
+                holder[inode] = " and ".join(str(procs.describe(pid, self._proc)) for pid in pids)
+        states = readiness.port_states(expected, rows, mine, holder)
+        for port, wrong in states.items():
+            # Only a bind can tell whether a [::] listener takes IPv4 as well.
+            addresses = {row.address for row in sockets.listeners(rows, port.port)}
+            if not wrong and addresses == {"::"} and ":" not in port.address:
+                if sockets.probe(port.address, port.port, self._proc) != sockets.TAKEN:
+                    states[port] = "open for IPv6 only"
+        return readiness.ports_missing(states)
+
+    # ---- proof of an earlier wait --------------------------------------------------------------------------------
+
+    def _proof_path(self, process: Watched) -> str:
+        return os.path.join(self._run_dir, stem(process.expected.unit), "ready")
+
+    def _proof(self, process: Watched) -> Optional[str]:
+        try:
+            with open(self._proof_path(process), encoding="ascii", errors="replace") as proof:
+                return proof.read().strip()
+        except OSError:
+            return None
+
+    def keep_proof(self) -> None:
+        """systemd removes the folder, and the proof with it, when the unit stops."""
+        for process in self.watched:
+            path = self._proof_path(process)
+            if process.ready and not process.proven and process.invocation and os.path.isdir(os.path.dirname(path)):
+                with open(path, "w", encoding="ascii") as proof:
+                    proof.write(process.invocation + "\n")
+
+    # ---- waiting -------------------------------------------------------------------------------------------------
+
+    @property
+    def verdict(self) -> str:
+        if any(process.failed for process in self.watched):
+            return FAILED
+        return READY if all(process.ready for process in self.watched) else WAITING
+
+    @property
+    def waited(self) -> float:
+        return self._clock() - self.began
+
+    def wait(self, seconds: float, interval: float) -> str:
+        """Look again and again for at most `seconds`."""
+        end = self._clock() + seconds
+        while True:
+            self.look()
+            if self.verdict == READY:
+                self._look_at_units(force=True)  # alive to the last
+            if self.verdict != WAITING:
+                break
+            left = end - self._clock()
+            if left <= 0:
+                self.look(thorough=True)
+                break
+            self._sleep(min(interval, left))
+        if self.verdict == FAILED:
+            self._sleep(_GRACE)
+            for process in self.watched:
+                self._read_log(process, final=True)
+        return self.verdict
+
+    # ---- telling -------------------------------------------------------------------------------------------------
+
+    def seen(self) -> dict[str, Any]:
+        """What the next call must know to notice a death between the two."""
+        return {
+            "began": self.began,
+            "processes": {
+                process.name: {"first": vars(process.first) if process.first else None, "seconds": process.seconds}
+                for process in self.watched
+            },
+        }
+
+    def progress(self) -> list[dict[str, Any]]:
+        return [
+            {"name": p.name, "waiting_for": p.missing, "seconds": round(self.waited)} for p in self.watched if not p.ready
+        ]
+
+    def results(self) -> list[dict[str, Any]]:
+        answers = []
+        for process in self.watched:
+            answer: dict[str, Any] = {
+                "name": process.name,
+                "unit": process.expected.unit,
+                "ready": process.ready,
+                "seconds": process.seconds,
+                "main_pid": process.unit.MainPID,
+                "invocation_id": process.invocation or "",
+                "missing": [] if process.failed else process.missing,
+                "degraded": list(process.finder.degraded.values()),
+            }
+            if process.failed:
+                answer.update(self._failure(process))
+            answers.append(answer)
+        return answers
+
+    def _failure(self, process: Watched) -> dict[str, Any]:
+        cause = process.finder.cause or process.finder.proof
+        advice = cause.signature.advice if cause and cause.signature else None
+        if cause:
+            excerpt = cause.excerpt
+        else:
+            log = open_log(self._log_dir, process.expected.unit, process.invocation, self._run)
+            excerpt = [f"  {line}" for line in tail(log, 10)]
+        return {
+            "reason": process.dead or "it lives, but its log says that it has failed for good",
+            "cause": cause.line if cause else None,
+            "speaker": speaker(cause.line) if cause else None,
+            "earlier": process.finder.earlier.line if process.finder.earlier else None,
+            "advice": advice or process.unit.advice or (None if cause else _NO_CAUSE),
+            "excerpt": excerpt,
+            "log": process.log.where if process.log else f"journalctl -u {process.expected.unit}",
+        }
+
+    def failure_text(self) -> str:
+        """What a tired person needs: who, why, the line, what to do; then how the others stand."""
+        parts = []
+        for answer in self.results():
+            head = f"{answer['name']} ({answer['unit']})"
+            if "reason" not in answer:
+                continue
+            rows = [f"{head} is not ready: {answer['reason']}."]
+            if answer["cause"]:
+                rows.append(f"First cause{' in ' + answer['speaker'] if answer['speaker'] else ''}: {answer['cause']}")
+            if answer["earlier"]:
+                rows.append(f"Before that: {answer['earlier']}")
+            if answer["advice"]:
+                rows.append(f"What to do: {answer['advice']}")
+            if answer["excerpt"]:
+                rows += [f"From {answer['log']}:", *answer["excerpt"]]
+            parts.append("\n".join(rows))
+        others = [self._standing(process) for process in self.watched if not process.failed]
+        if others:
+            parts.append("The others on this host: " + "; ".join(others) + ".")
+        return "\n".join(parts)
+
+    def timeout_text(self, timeout: float) -> str:
+        rows = [f"Not ready after {timeout:g} s."]
+        for process in self.watched:
+            row = f"{process.name} ({process.expected.unit}): "
+            if process.ready:
+                rows.append(row + "ready")
+                continue
+            where = process.log.where if process.log else f"journalctl -u {process.expected.unit}"
+            rows.append(f"{row}alive (pid {process.unit.MainPID}), still missing: {'; '.join(process.missing)}. See {where}")
+        rows.append("A large model may need more time (raise timeout); if the log has stopped growing, look at its last lines.")
+        return "\n".join(rows)
+
+    @staticmethod
+    def _standing(process: Watched) -> str:
+        return f"{process.name} {'is ready' if process.ready else 'still waits for ' + ', '.join(process.missing)}"

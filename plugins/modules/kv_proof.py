@@ -1,0 +1,355 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kv_proof
+short_description: Prove that KV moves from prefill to decode
+version_added: "0.1.0"
+author:
+  - mooncake.pd contributors (@mooncake-pd)
+description:
+  - Asks short completions through the router and compares what the decode instances counted with what was asked.
+    A status code proves nothing. The answer must not be empty, every prompt token must have come to decode as external KV,
+    and none may have been computed there.
+  - Each prompt begins with a random word, so that no prefix cache can answer in place of a transfer.
+  - Goes on until every prefill and every decode instance has taken part.
+  - Then abandons a streamed request in the middle and asks again, since an abandoned request must not block the path.
+  - Sends real requests but changes nothing on the host. Requests of other clients at the same time do not disturb the proof,
+    as long as they too go through prefill.
+attributes:
+  check_mode:
+    description: Can run in check mode and does the same there.
+    support: full
+  diff_mode:
+    description: Changes nothing, so there is nothing to show.
+    support: none
+options:
+  url:
+    description: Base URL of the router that clients use, such as V(http://10.0.0.1:8000).
+    type: str
+    required: true
+  model:
+    description: Name under which the model is served.
+    type: str
+    required: true
+  api_key:
+    description: Key that the router asks for, if it does.
+    type: str
+  instances:
+    description: Prefill and decode instances behind the router, as in C(pd_cluster.instances).
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the instance.
+        type: str
+        required: true
+      kind:
+        description: What the instance does.
+        type: str
+        choices: [prefill, decode]
+        required: true
+      hosts:
+        description: Hosts of the instance. Not used here.
+        type: list
+        elements: str
+      api_urls:
+        description: Base URLs of its API servers. They must be reachable from this host.
+        type: list
+        elements: str
+        required: true
+      bootstrap_urls:
+        description: Base URLs of its bootstrap servers. Not used here.
+        type: list
+        elements: str
+  prompt:
+    description: Text of the question. A random word is put in front of it.
+    type: str
+    default: the quick brown fox jumps over the lazy dog and runs into the deep forest
+  max_tokens:
+    description: Tokens to ask for in each answer.
+    type: int
+    default: 16
+  compare:
+    description:
+      - Whether the answer at temperature 0 must equal the one that prefill gives alone.
+      - Only engines that compute deterministically can pass.
+    type: bool
+    default: false
+  abort_timeout:
+    description: Seconds within which the path must answer again after an abandoned request.
+    type: int
+    default: 60
+  timeout:
+    description: Seconds that one request may take.
+    type: int
+    default: 120
+"""
+
+EXAMPLES = r"""
+- name: Prove that KV moves
+  mooncake.pd.kv_proof:
+    url: http://10.0.0.10:8000
+    model: qwen3
+    instances:
+      - {name: p1, kind: prefill, api_urls: ["http://10.0.0.11:8100"]}
+      - {name: d1, kind: decode, api_urls: ["http://10.0.0.21:8200"]}
+    compare: false
+  register: proof
+
+- name: Show where the prompt came from
+  ansible.builtin.debug:
+    var: proof.by_source
+"""
+
+RETURN = r"""
+question:
+  description: Prompt of the last request.
+  returned: once a request was answered
+  type: str
+  sample: 3f9a01c2-1 the quick brown fox
+answer:
+  description: Text of the last answer.
+  returned: once a request was answered
+  type: str
+  sample: " jumps over"
+requests:
+  description: Requests sent through the router until every instance had taken part.
+  returned: once a request was answered
+  type: int
+  sample: 2
+prompt_tokens:
+  description: Prompt tokens of these requests together.
+  returned: once a request was answered
+  type: int
+  sample: 74
+by_source:
+  description: Prompt tokens that the decode instances counted meanwhile, by where their KV came from.
+  returned: once a request was answered
+  type: dict
+  sample: {external_kv_transfer: 74, local_compute: 0}
+by_instance:
+  description: The same for each instance. A prefill instance computes its tokens locally, as it should.
+  returned: once a request was answered
+  type: dict
+  sample: {p1: {local_compute: 74}, d1: {external_kv_transfer: 74, local_compute: 0}}
+matches_prefill:
+  description: Whether the answer equals that of prefill alone. V(null) when it was not compared.
+  returned: once a request was answered
+  type: bool
+  sample: true
+recovered_seconds:
+  description: Seconds from abandoning a streamed request to the next complete answer.
+  returned: when the first part of the proof held
+  type: float
+  sample: 0.4
+curl:
+  description: A command line to try the service by hand.
+  returned: always
+  type: str
+  sample: curl http://10.0.0.10:8000/v1/completions ...
+"""
+
+import json
+import secrets
+import time
+from typing import Any, Dict, List, Optional
+from urllib.error import HTTPError
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
+from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import (
+    EXTERNAL,
+    delta,
+    judge_transfer,
+    prompt_tokens_by_source,
+)
+
+# The counters follow an answer with the engine's next step, so they may be looked at too early.
+METRICS_LAG_SECONDS = 10.0
+
+
+class ProofError(Exception):
+    """The proof cannot go on; the text says why."""
+
+
+class Service:
+    """The service as its clients and its operator see it."""
+
+    def __init__(self, params: Dict[str, Any]) -> None:
+        self.url: str = params["url"].rstrip("/")
+        self.model: str = params["model"]
+        self.timeout: int = params["timeout"]
+        self.headers = {"Content-Type": "application/json"}
+        if params["api_key"]:
+            self.headers["Authorization"] = "Bearer " + params["api_key"]
+
+    def open(self, base: str, path: str, body: Optional[Dict[str, Any]] = None) -> Any:
+        # proxies are for the way out, the service is inside
+        return open_url(
+            base + path,
+            data=json.dumps(body) if body is not None else None,
+            headers=self.headers,
+            method="POST" if body is not None else "GET",
+            timeout=self.timeout,
+            use_proxy=False,
+            http_agent="mooncake.pd",
+        )
+
+    def completion(self, base: str, prompt: str, max_tokens: int, stream: bool = False) -> Any:
+        body = {"model": self.model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": stream}
+        try:
+            return self.open(base, "/v1/completions", body)
+        except HTTPError as error:
+            text = error.read(500).decode(errors="replace")
+            raise ProofError(f"{base}/v1/completions answered {error.code}: {text or 'with an empty body'}") from error
+        except OSError as error:
+            raise ProofError(f"{base}/v1/completions did not answer within {self.timeout} s: {error}") from error
+
+    def ask(self, base: str, prompt: str, max_tokens: int) -> Dict[str, Any]:
+        """Answer, checked for substance: {text, prompt_tokens}."""
+        try:
+            raw = self.completion(base, prompt, max_tokens).read()
+        except OSError as error:
+            raise ProofError(f"{base}/v1/completions broke off its answer: {error}") from error
+        try:
+            data = json.loads(raw)
+            text = data["choices"][0]["text"]
+            prompt_tokens = int(data["usage"]["prompt_tokens"])
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            shown = raw[:300].decode(errors="replace") if raw else "an empty body"
+            raise ProofError(f"{base}/v1/completions answered 200, but with {shown} instead of a completion") from error
+        if not text:
+            raise ProofError(f"{base}/v1/completions answered 200 with an empty text")
+        return {"text": text, "prompt_tokens": prompt_tokens}
+
+    def sources(self, instance: Dict[str, Any]) -> Dict[str, float]:
+        found: Dict[str, float] = {}
+        for base in instance["api_urls"]:
+            try:
+                text = self.open(base, "/metrics").read().decode(errors="replace")
+            except OSError as error:
+                raise ProofError(f"{instance['kind']} {instance['name']}: {base}/metrics cannot be read: {error}") from error
+            counts = prompt_tokens_by_source(text)
+            if counts is None and instance["kind"] == "decode":
+                raise ProofError(
+                    f"decode {instance['name']}: {base}/metrics does not tell where prompt tokens came from, "
+                    "so nothing is proven; is --disable-log-stats set?"
+                )
+            for source, value in (counts or {}).items():
+                found[source] = found.get(source, 0.0) + value
+        return found
+
+
+def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, Any]) -> List[str]:
+    """Ask until every instance took part; fills result, returns problems."""
+    instances: List[Dict[str, Any]] = params["instances"]
+    before = {i["name"]: service.sources(i) for i in instances}
+    # round robin meets every instance after as many requests; twice that leaves room for others' requests
+    limit = 2 * max(sum(i["kind"] == kind for i in instances) for kind in ("prefill", "decode"))
+    nonce = secrets.token_hex(4)
+    result.update(requests=0, prompt_tokens=0, matches_prefill=None)
+    while True:
+        prompt = f"{nonce}-{result['requests'] + 1} {params['prompt']}"
+        answer = service.ask(service.url, prompt, params["max_tokens"])
+        result.update(question=prompt, answer=answer["text"], requests=result["requests"] + 1)
+        result["prompt_tokens"] += answer["prompt_tokens"]
+        deadline = time.monotonic() + METRICS_LAG_SECONDS
+        while True:
+            counts = {i["name"]: delta(before[i["name"]], service.sources(i)) for i in instances}
+            decodes = {i["name"]: counts[i["name"]] for i in instances if i["kind"] == "decode"}
+            external = sum(c.get(EXTERNAL, 0) for c in decodes.values())
+            if external >= result["prompt_tokens"] or time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+        result["by_instance"] = counts
+        result["by_source"] = {
+            source: sum(c.get(source, 0) for c in decodes.values()) for source in sorted(set().union(*decodes.values()))
+        }
+        problems = judge_transfer(result["prompt_tokens"], decodes)
+        idle = [name for name, c in counts.items() if not any(c.values())]
+        if problems or not idle or result["requests"] >= limit:
+            break
+    for name in [] if problems else idle:
+        problems.append(f"{name} took no part in {result['requests']} requests: it is not behind the router, or the router holds it for dead")
+    if params["compare"] and not problems:
+        prefill = next(i for i in instances if i["kind"] == "prefill")
+        alone = service.ask(prefill["api_urls"][0], prompt, params["max_tokens"])["text"]
+        result["matches_prefill"] = alone == answer["text"]
+        if not result["matches_prefill"]:
+            problems.append(
+                f"the answer differs from that of prefill {prefill['name']} alone: {answer['text']!r} against {alone!r}. "
+                "Decode worked on other KV, or prefill and decode hold different weights"
+            )
+    return problems
+
+
+def prove_cancel(service: Service, params: Dict[str, Any], result: Dict[str, Any]) -> List[str]:
+    """Abandon a streamed request, then the path must answer again in time."""
+    stream = service.completion(service.url, result["question"] + " again", 256, stream=True)
+    stream.read(1)
+    stream.close()
+    started = time.monotonic()
+    service.timeout = params["abort_timeout"]
+    try:
+        answer = service.ask(service.url, result["question"], params["max_tokens"])
+    except ProofError as error:
+        return [f"after an abandoned request the same path is blocked: {error}"]
+    result["recovered_seconds"] = round(time.monotonic() - started, 3)
+    if params["compare"] and answer["text"] != result["answer"]:
+        return [f"after an abandoned request the same question is answered differently: {answer['text']!r}"]
+    return []
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "required": True},
+            "model": {"type": "str", "required": True},
+            "api_key": {"type": "str", "no_log": True},
+            "instances": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "kind": {"type": "str", "choices": ["prefill", "decode"], "required": True},
+                    "hosts": {"type": "list", "elements": "str"},
+                    "api_urls": {"type": "list", "elements": "str", "required": True},
+                    "bootstrap_urls": {"type": "list", "elements": "str"},
+                },
+            },
+            "prompt": {"type": "str", "default": "the quick brown fox jumps over the lazy dog and runs into the deep forest"},
+            "max_tokens": {"type": "int", "default": 16},
+            "compare": {"type": "bool", "default": False},
+            "abort_timeout": {"type": "int", "default": 60},
+            "timeout": {"type": "int", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    params: Dict[str, Any] = module.params
+    service = Service(params)
+    body = json.dumps({"model": params["model"], "prompt": params["prompt"], "max_tokens": params["max_tokens"]})
+    key = "-H 'Authorization: Bearer <key>' " if params["api_key"] else ""
+    result: Dict[str, Any] = {
+        "changed": False,
+        "curl": f"curl {service.url}/v1/completions {key}-H 'Content-Type: application/json' -d '{body}'",
+    }
+    kinds = {i["kind"] for i in params["instances"]}
+    if kinds != {"prefill", "decode"}:
+        module.fail_json(msg="instances must hold at least one prefill and one decode instance", **result)
+    try:
+        problems = prove_transfer(service, params, result) or prove_cancel(service, params, result)
+    except ProofError as error:
+        problems = [str(error)]
+    if problems:
+        module.fail_json(msg="KV transfer is not proven: " + "; ".join(problems), **result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

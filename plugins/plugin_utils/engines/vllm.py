@@ -1,0 +1,134 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `vllm serve` takes and writes, whatever the hardware."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, LogLine
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import PREFILL, Instance, Topology
+from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least
+
+API_PORTS = {"prefill": 8100, "decode": 8200}
+
+# nothing on a server of a closed network may wait for a hub or report home; an unbuffered log shows the last line
+ENVIRONMENT = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONUNBUFFERED": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+# What the plan writes itself. Given a second time the last one would win, and ports, claims and peers would be wrong.
+PLANNED_ARGUMENTS = {
+    "--host": "hosts.<name>.address",
+    "--port": "api_port",
+    "--served-model-name": "model.served_name",
+    "--model": "model.path",
+    "--kv-transfer-config": "connector",
+    "--tensor-parallel-size": "tp",
+    "-tp": "tp",
+    "--data-parallel-size": "dp",
+    "-dp": "dp",
+    "--data-parallel-rank": "dp",
+    "-dpn": "dp",
+    "--data-parallel-address": "dp",
+    "-dpa": "dp",
+    "--data-parallel-rpc-port": "dp_rpc_port",
+    "-dpp": "dp_rpc_port",
+    "--shutdown-timeout": "drain_timeout",
+}
+# Shapes that the plan does not know: they would move ports that other processes claim.
+UNPLANNED_ARGUMENTS = (
+    "--pipeline-parallel-size",
+    "-pp",
+    "--prefill-context-parallel-size",
+    "-pcp",
+    "--data-parallel-size-local",
+    "-dpl",
+    "--data-parallel-start-rank",
+    "-dpr",
+    "--data-parallel-hybrid-lb",
+    "--data-parallel-external-lb",
+    "--headless",
+    "--nnodes",
+    "--node-rank",
+)
+
+# vllm#34730, released with 0.18.0; before it a stop always aborts the requests in flight
+_SHUTDOWN_TIMEOUT_SINCE = "0.18.0"
+# beyond --shutdown-timeout the workers need up to 15 s more to end (seen with 0.32.0)
+STOP_MARGIN = 30
+
+# uvicorn's line of an API server: without a prefix, or with the prefix of the API server's process. Workers print the
+# same line behind their own prefix when they run a server of their own.
+API_READY = r"^(\((APIServer|ApiServer_\d+) pid=\d+\) *)?[^(]*Application startup complete\."
+
+
+def url(address: str, port: int, path: str = "") -> str:
+    return f"http://{address}:{port}{path}"
+
+
+def api_port(instance: Instance) -> int:
+    return instance.api_port or API_PORTS[instance.kind]
+
+
+def environment(topology: Topology, instance: Instance, planned: Mapping[str, str]) -> dict[str, str]:
+    """Defaults, then the operator's, then what only the plan may decide; sorted, so that the unit never flaps."""
+    merged = {**ENVIRONMENT, **topology.engine_environment, **instance.environment, **planned}
+    return dict(sorted(merged.items()))
+
+
+def command(
+    topology: Topology, instance: Instance, port: int, transfer: Mapping[str, Any], options: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    model = topology.model
+    drain = ("--shutdown-timeout", str(topology.drain_timeout))
+    return (
+        *("vllm", "serve", model.path, "--served-model-name", model.served_name),
+        *("--host", topology.hosts[instance.host].address, "--port", str(port)),
+        *("--tensor-parallel-size", str(instance.tp)),
+        *options,
+        *(drain if at_least(topology.engine.version, _SHUTDOWN_TIMEOUT_SINCE) else ()),
+        *topology.engine_args,
+        *instance.args,
+        *("--kv-transfer-config", json.dumps(transfer, separators=(",", ":"))),
+    )
+
+
+def transfer_config(topology: Topology, instance: Instance, **more: Any) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "kv_connector": topology.connector.name,
+        "kv_role": "kv_producer" if instance.kind == PREFILL else "kv_consumer",
+    }
+    if instance.kv_load_failure_policy:
+        config["kv_load_failure_policy"] = instance.kv_load_failure_policy
+    return {**config, **more}
+
+
+def stop_timeout(topology: Topology) -> int:
+    return topology.drain_timeout + STOP_MARGIN
+
+
+def health(address: str, port: int) -> Health:
+    return Health(url(address, port, "/health"))
+
+
+def api_ready(topology: Topology, instance: Instance, others: int = 0) -> LogLine:
+    """One line for each API server of the process, and for `others` that print the same one without a prefix."""
+    return LogLine(API_READY, _api_servers((*topology.engine_args, *instance.args)) + others)
+
+
+def _api_servers(arguments: tuple[str, ...]) -> int:
+    count = 1
+    for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+        match = re.fullmatch(r"(?:--api-server-count|-asc)(?:=(\d+))?", argument.replace("_", "-"))
+        if match:
+            count = int(match[1] or (following if following.isdigit() else count))
+    return count

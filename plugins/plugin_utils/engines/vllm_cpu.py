@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Upstream vLLM on CPU with its own MooncakeConnector: one process an instance."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
+from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
+from ansible_collections.mooncake.pd.plugins.plugin_utils.process import LogLine, Process
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance, Topology
+
+BOOTSTRAP_PORT = 8998  # vllm/envs.py@v0.32.0
+# MooncakeBootstrapServer("0.0.0.0", port) whatever VLLM_HOST_IP says (mooncake_connector.py@v0.32.0)
+_BOOTSTRAP_ADDRESS = "0.0.0.0"
+
+PLANNED_VARIABLES = {
+    "VLLM_HOST_IP": "hosts.<name>.address",
+    "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT": "abort_timeout",
+    "VLLM_MOONCAKE_BOOTSTRAP_PORT": "bootstrap_port",
+}
+
+
+def bootstrap_port(instance: Instance, connector: Connector) -> int | None:
+    return (instance.bootstrap_port or BOOTSTRAP_PORT) if instance.kind == connector.binds else None
+
+
+def processes(topology: Topology, instance: Instance, connector: Connector) -> tuple[Process, ...]:
+    host = topology.hosts[instance.host]
+    port = vllm.api_port(instance)
+    bootstrap = bootstrap_port(instance, connector)
+    planned = {
+        "VLLM_HOST_IP": host.address,
+        "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT": str(topology.abort_timeout),
+    }
+    claims = [exact("api", host.address, port, f"{instance.where}.api_port")]
+    lines = [vllm.api_ready(topology, instance)]
+    if host.interface:
+        planned["GLOO_SOCKET_IFNAME"] = host.interface
+    if bootstrap:
+        planned["VLLM_MOONCAKE_BOOTSTRAP_PORT"] = str(bootstrap)
+        claims.append(exact("bootstrap", _BOOTSTRAP_ADDRESS, bootstrap, f"{instance.where}.bootstrap_port"))
+        # The bootstrap server is a uvicorn inside the engine. Since vLLM marks only its own records with the process
+        # (vllm/logger.py@v0.32.0), its "Application startup complete." cannot be told from the API server's.
+        lines = [
+            vllm.api_ready(topology, instance, others=1),
+            LogLine(re.escape(f"Mooncake Bootstrap Server started at {_BOOTSTRAP_ADDRESS}:{bootstrap}") + r"\b"),
+        ]
+    environment = vllm.environment(topology, instance, planned)
+    claims += mooncake.rpc_pool(topology.mooncake.version, environment, instance.where)
+    # without mooncake_protocol the connector takes rdma, and on a host without RDMA silently falls back to tcp
+    transfer = vllm.transfer_config(
+        topology, instance, kv_connector_extra_config={"mooncake_protocol": topology.connector.protocol or connector.protocols[0]}
+    )
+    return (
+        Process(
+            name=instance.name,
+            kind=instance.kind,
+            host=instance.host,
+            instance=instance.name,
+            where=instance.where,
+            description=f"vLLM {instance.kind} {instance.name} of {topology.name}",
+            argv=vllm.command(topology, instance, port, transfer),
+            environment=environment,
+            timeout_stop=vllm.stop_timeout(topology),
+            claims=tuple(claims),
+            lines=tuple(lines),
+            health=vllm.health(host.address, port),
+        ),
+    )

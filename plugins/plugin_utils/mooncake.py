@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ports that Mooncake's transfer engine draws from, by release and environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, pool
+from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least, value_at
+
+Environment = Mapping[str, str]
+
+# mooncake-transfer-engine/include/config.h@3b5a594
+RPC_PORTS = (15000, 17000)
+# src/config.cpp@v0.3.9 (spelt PRC) and @v0.3.11 (RPC, the old names are still read)
+_RPC_VARIABLES = (
+    ("0.0", (("MC_MIN_PRC_PORT",), ("MC_MAX_PRC_PORT",))),
+    ("0.3.11", (("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT"), ("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT"))),
+)
+# src/transport/ascend_transport/ascend_direct_transport: base 20000; ports of a device, the last one included, lie
+# 1000 apart @v0.3.7.post2 and 100 apart @v0.3.8, which also reads ASCEND_BASE_PORT. Device ids are physical.
+ADXL_BASE = 20000
+_ADXL_STRIDE = (("0.0", 1000), ("0.3.8", 100))
+_ADXL_BASE_SINCE = "0.3.8"
+
+
+def rpc_pool(version: str, environment: Environment, where: str) -> tuple[Claim, ...]:
+    """The transfer engine of every worker takes a random port for its RPC, and for TCP one more for the data."""
+    lowest, highest = value_at(_RPC_VARIABLES, version)
+    span = (_number(environment, lowest, RPC_PORTS[0]), _number(environment, highest, RPC_PORTS[1]))
+    return pool("transfer-rpc", [span], where)
+
+
+def adxl_pool(version: str, environment: Environment, devices: Iterable[int], where: str) -> tuple[Claim, ...]:
+    """AscendDirectTransport takes a random port of its device's range."""
+    stride = value_at(_ADXL_STRIDE, version)
+    base = _number(environment, ("ASCEND_BASE_PORT",), ADXL_BASE) if at_least(version, _ADXL_BASE_SINCE) else ADXL_BASE
+    ranges = ((base + device * stride, base + (device + 1) * stride) for device in devices)
+    return pool("transfer-adxl", ranges, where)
+
+
+def _number(environment: Environment, names: Iterable[str], default: int) -> int:
+    """The first of the variables that is set; what is no number is ignored, as Mooncake does."""
+    values = (environment[name] for name in names if name in environment)
+    return next((int(value) for value in values if value.isdigit()), default)

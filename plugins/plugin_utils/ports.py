@@ -1,0 +1,98 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ports that a process claims, and whether two claims can live on one host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+MAX_PORT = 65535
+# net.ipv4.ip_local_port_range of a stock kernel (Documentation/networking/ip-sysctl.rst)
+EPHEMERAL = (32768, 60999)
+# kube-apiserver --service-node-port-range default; such a port is taken by NAT without any listener
+NODE_PORTS = (30000, 32767)
+
+_ANY = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An inclusive range of ports on an address.
+
+    kind exact: the process takes every one of them. kind pool: it takes random ones.
+    where is the key that decides the range and base that key's value: ranges of one key move together.
+    held: the port stays open while the process serves (some are open during the start only).
+    """
+
+    purpose: str
+    address: str
+    first: int
+    last: int
+    kind: str
+    where: str
+    base: int = 0
+    held: bool = True
+
+    def as_dict(self) -> dict[str, str | int]:
+        return {
+            "purpose": self.purpose,
+            "address": self.address,
+            "first": self.first,
+            "last": self.last,
+            "kind": self.kind,
+            "where": self.where,
+        }
+
+    def listening(self) -> dict[str, str | int]:
+        return {"purpose": self.purpose, "address": self.address, "first": self.first, "last": self.last}
+
+    def text(self) -> str:
+        return f"{self.first}" if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def exact(purpose: str, address: str, port: int, where: str, *, size: int = 1, offset: int = 0, held: bool = True) -> Claim:
+    first = port + offset
+    return Claim(purpose, address, first, first + size - 1, "exact", where, port, held)
+
+
+def pool(purpose: str, ranges: Iterable[tuple[int, int]], where: str) -> tuple[Claim, ...]:
+    """Pool claims on all addresses; ranges that touch become one."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return tuple(Claim(purpose, "0.0.0.0", first, last, "pool", where) for first, last in merged)
+
+
+def intersects(claim: Claim, span: tuple[int, int]) -> bool:
+    return claim.first <= span[1] and span[0] <= claim.last
+
+
+def addresses_meet(one: Claim, other: Claim) -> bool:
+    return one.address == other.address or one.address in _ANY or other.address in _ANY
+
+
+def collide(one: Claim, other: Claim) -> bool:
+    """Whether both cannot be claimed on the same host. Two pools share: each draws until it finds a free port."""
+    return (
+        "exact" in (one.kind, other.kind)
+        and intersects(one, (other.first, other.last))
+        and addresses_meet(one, other)
+    )
+
+
+def free_base(moving: Sequence[Claim], others: Sequence[Claim]) -> int | None:
+    """The nearest value for the key behind `moving` that collides with nothing on the host."""
+    base, low = moving[0].base, min(claim.first for claim in moving) - moving[0].base
+    high = max(claim.last for claim in moving) - base
+    blocked = [(claim.first, claim.last) for claim in others if any(addresses_meet(claim, own) for own in moving)]
+    blocked += [EPHEMERAL, NODE_PORTS]
+    for value in chain(range(base + 1, MAX_PORT - high + 1), range(base - 1, 1023 - low, -1)):
+        if not any(value + low <= last and first <= value + high for first, last in blocked):
+            return value
+    return None

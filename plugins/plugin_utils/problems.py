@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with a topology: one Problem a finding, all of them in one report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+
+@dataclass(frozen=True)
+class Problem:
+    rule: str
+    where: str
+    message: str
+    fix: str
+    severity: str = "error"
+    line: int | None = None
+
+    def text(self, source: str) -> str:
+        place = PurePath(source).name + (f":{self.line}" if self.line else "")
+        return f"{place} {self.where}: [{self.rule}] {self.message} Mend: {self.fix}"
+
+    def as_dict(self) -> dict[str, str]:
+        return {"rule": self.rule, "where": self.where, "message": self.message, "fix": self.fix}
+
+
+class PlanError(Exception):
+    """The topology cannot be planned; the text is the whole report."""
+
+    def __init__(self, source: str, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = sum(problem.severity == "error" for problem in self.problems)
+        head = f"{source} cannot be planned, {count} problem{'s' if count != 1 else ''}:"
+        super().__init__("\n".join([head, *(f"  {problem.text(source)}" for problem in self.problems)]))
+
+
+@dataclass
+class Report:
+    """Collects problems and finds the line of each in the file."""
+
+    source: str
+    lines: Mapping[str, int] = field(default_factory=dict)
+    found: list[Problem] = field(default_factory=list)
+
+    def error(self, rule: str, where: str, message: str, fix: str) -> None:
+        self.found.append(Problem(rule, where, message, fix, "error", self.line(where)))
+
+    def warning(self, rule: str, where: str, message: str, fix: str) -> None:
+        self.found.append(Problem(rule, where, message, fix, "warning", self.line(where)))
+
+    def line(self, where: str) -> int | None:
+        """The line of a key, or of the nearest entry around it when the key itself is not in the file."""
+        while where and where not in self.lines:
+            where = where[: max(where.rfind("."), where.rfind("["), 0)]
+        return self.lines.get(where)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self._sorted() if problem.severity == "warning")
+
+    def raise_errors(self) -> None:
+        """Raise everything that was found, as soon as one of it is an error."""
+        if any(problem.severity == "error" for problem in self.found):
+            raise PlanError(self.source, self._sorted())
+
+    def _sorted(self) -> list[Problem]:
+        return sorted(self.found, key=lambda p: (p.severity, p.line or 0, p.where, p.rule, p.message))

@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One process of the plan: what is started, what it claims, and what proves it ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim
+
+UNIT_PREFIX = "mooncake-pd-"
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line that has to stand in the log of this start, count times."""
+
+    pattern: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Health:
+    url: str
+    json: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Process:
+    name: str
+    kind: str  # prefill | decode | master | router | frontend
+    host: str
+    where: str
+    description: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    timeout_stop: int
+    claims: tuple[Claim, ...]
+    health: Health
+    lines: tuple[LogLine, ...] = ()
+    instance: str | None = None
+
+    @property
+    def unit(self) -> str:
+        return f"{UNIT_PREFIX}{self.name}.service"
+
+    def as_dict(self) -> dict[str, Any]:
+        held = (claim for claim in self.claims if claim.kind == "exact" and claim.held)
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "instance": self.instance,
+            "where": self.where,
+            "unit": {
+                "name": self.unit,
+                "description": self.description,
+                "argv": list(self.argv),
+                "environment": dict(self.environment),
+                "timeout_stop": self.timeout_stop,
+            },
+            "claims": {"name": self.name, "unit": self.unit, "ports": [claim.as_dict() for claim in self.claims]},
+            "ready": {
+                "name": self.name,
+                "unit": self.unit,
+                "lines": [{"pattern": line.pattern, "count": line.count} for line in self.lines],
+                "ports": [claim.listening() for claim in held],
+                "health": {"url": self.health.url, "json": dict(self.health.json)},
+            },
+        }

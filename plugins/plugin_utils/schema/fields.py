@@ -1,0 +1,263 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads a mapping into a frozen dataclass whose fields say what may stand in it.
+
+The dataclasses are the schema: a field made with key() is a key of the file. Everything wrong is reported, nothing raises.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import MAX_PORT
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
+from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import version_key
+
+
+@dataclass(frozen=True)
+class Key:
+    kind: str
+    default: Any
+    choices: tuple[str, ...] = ()
+    section: Any = None
+    hint: str = ""
+    least: int = 1
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
+
+
+def key(kind: str, default: Any = MISSING, *, choices: tuple[str, ...] = (), section: Any = None, hint: str = "", least: int = 1) -> Any:
+    """A key of the file. hint says what it means for the plan when a required key is missing."""
+    return field(metadata={"key": Key(kind, default, choices, section, hint, least)})
+
+
+def keys(section: Any) -> dict[str, Key]:
+    return {item.name: item.metadata["key"] for item in fields(section) if "key" in item.metadata}
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"did you mean {close[0]}? " if close else ""
+
+
+class _Wrong(Exception):
+    """A value that cannot be read; carries (rule, message, fix)."""
+
+    def __init__(self, message: str, fix: str, rule: str = "schema-type") -> None:
+        super().__init__(message)
+        self.rule, self.message, self.fix = rule, message, fix
+
+
+@dataclass
+class Reader:
+    report: Report
+    # entries that were left out because something in them is wrong; later rules must not complain about their absence
+    broken: set[str] = field(default_factory=set)
+
+    def section(self, cls: Any, raw: Any, where: str = "", **extra: Any) -> Any | None:
+        """An instance of cls, or None when a required part is missing or wrong."""
+        known = keys(cls)
+        if not isinstance(raw, Mapping):
+            self.report.error(
+                "schema-type", where or "topology", f"has to be a mapping with {', '.join(known)}, not {_kind_of(raw)}.", "write it as `key: value` lines."
+            )
+            self.broken.add(where)
+            return None
+        self._unknown_keys(raw, known, where)
+        values: dict[str, Any] = {}
+        complete = True
+        for name, spec in known.items():
+            place = f"{where}.{name}" if where else name
+            value = raw.get(name)
+            if value is None:
+                if spec.required:
+                    self.report.error("schema-required", place, f"is required{spec.hint and ': ' + spec.hint}.", f"add `{name}:` there.")
+                    complete = False
+                values[name] = _default(spec)
+                continue
+            try:
+                values[name] = self._value(spec, value, place)
+            except _Wrong as wrong:
+                self.report.error(wrong.rule, place, wrong.message, wrong.fix)
+                complete = complete and not spec.required
+                values[name] = _default(spec)
+            if spec.section is not None and spec.required and values[name] is None:
+                complete = False
+        if not complete:
+            self.broken.add(where)
+            return None
+        return cls(**values, **extra)
+
+    def _unknown_keys(self, raw: Mapping[Any, Any], known: Collection[str], where: str) -> None:
+        for name in raw:
+            if name not in known:
+                place = f"{where}.{name}" if where else str(name)
+                self.report.error(
+                    "schema-unknown-key",
+                    place,
+                    "is not a key of the topology, so it would have no effect.",
+                    f"{suggestion(str(name), known)}{where or 'The file'} takes {', '.join(known)}.",
+                )
+
+    def _value(self, spec: Key, value: Any, place: str) -> Any:
+        if spec.kind == "section":
+            return self.section(spec.section, value, place, **_placed(spec.section, where=place))
+        if spec.kind == "sections":
+            if not isinstance(value, list):
+                raise _Wrong(f"has to be a list, not {_kind_of(value)}.", "write each entry as `- {name: ..., host: ...}`.")
+            extra = {"kind": place} if "kind" in _unkeyed(spec.section) else {}
+            entries = ((f"{place}[{index}]", item) for index, item in enumerate(value))
+            read = [self.section(spec.section, item, at, **_placed(spec.section, where=at), **extra) for at, item in entries]
+            return tuple(item for item in read if item is not None)
+        if spec.kind == "named":
+            if not isinstance(value, Mapping):
+                raise _Wrong(f"has to be a mapping from name to entry, not {_kind_of(value)}.", "write each entry as `name: {...}`.")
+            named = ((str(name), f"{place}.{name}", item) for name, item in value.items())
+            sections = {name: self.section(spec.section, {} if item is None else item, at, **_placed(spec.section, where=at, name=name)) for name, at, item in named}
+            return {name: item for name, item in sections.items() if item is not None}
+        return _SCALARS[spec.kind](value, spec)
+
+
+def _unkeyed(section: Any) -> set[str]:
+    return {item.name for item in fields(section)} - set(keys(section))
+
+
+def _placed(section: Any, **known: str) -> dict[str, str]:
+    """Those of the given values that the dataclass has a field for beside its keys."""
+    return {name: value for name, value in known.items() if name in _unkeyed(section)}
+
+
+def _default(spec: Key) -> Any:
+    if spec.required:
+        return None
+    return dict(spec.default) if isinstance(spec.default, dict) else spec.default
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return f"{str(value).lower()} (a yes/no value)"
+    if isinstance(value, str):
+        return f"the text {str(value)!r}"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if value is None:
+        return "nothing"
+    return "a mapping" if isinstance(value, Mapping) else "a list"
+
+
+def _text(value: Any, spec: Key) -> str:
+    if not isinstance(value, str):
+        raise _Wrong(f"has to be text, not {_kind_of(value)}.", "put it into quotes.")
+    # str() also takes off the wrapping that ansible-core gives to values read from a file
+    text = str(value)
+    if not text.strip():
+        raise _Wrong("is empty.", "give it a value or leave the key out.")
+    if spec.choices and text not in spec.choices:
+        raise _Wrong(
+            f"cannot be {text!r}.", f"{suggestion(text, spec.choices)}Choose one of {', '.join(spec.choices)}.", "schema-choice"
+        )
+    return text
+
+
+def _integer(value: Any, spec: Key) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _Wrong(f"has to be a whole number, not {_kind_of(value)}.", "write the number alone, without quotes.")
+    if value < spec.least:
+        raise _Wrong(f"is {value}, but at least {spec.least} is needed.", f"set {spec.least} or more.", "schema-range")
+    return int(value)
+
+
+def _port(value: Any, spec: Key) -> int:
+    if _integer(value, spec) > MAX_PORT:
+        raise _Wrong(f"is {value}, but ports end at {MAX_PORT}.", "choose a port between 1024 and 29999.", "port-out-of-range")
+    return int(value)
+
+
+def _version(value: Any, spec: Key) -> str:
+    if isinstance(value, float):
+        raise _Wrong(f"was read as the number {value}, which drops final zeros.", f'put it into quotes: "{value}".')
+    text = _text(value, spec)
+    try:
+        version_key(text)
+    except ValueError as error:
+        raise _Wrong(
+            f"{error}; which ports and settings are right depends on it.", "write a release such as 0.32.0 or 0.23.0rc1.", "version-invalid"
+        ) from None
+    return text
+
+
+def _address(value: Any, spec: Key) -> str:
+    text = _text(value, spec)
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise _Wrong(
+            f"{text!r} is not an IP address; processes bind it and tell it to their peers, so a name does not do.",
+            "write the address that the other hosts reach, such as 192.0.2.11.",
+            "address-invalid",
+        ) from None
+    if address.is_unspecified or address.is_multicast:
+        raise _Wrong(
+            f"{text} is not the address of one host, so peers could not connect to it.",
+            "write the address that the other hosts reach, such as 192.0.2.11.",
+            "address-invalid",
+        )
+    return str(address)
+
+
+def _items(value: Any, convert: Callable[[Any], Any], what: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise _Wrong(f"has to be a list of {what}, not {_kind_of(value)}.", "write it as `[a, b]`.")
+    return tuple(convert(item) for item in value)
+
+
+def _word(value: Any) -> str:
+    """Text as a program sees it: a number is fine, a YAML true is not, for programs differ in how they spell it."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise _Wrong(f"holds {_kind_of(value)}, but has to hold texts or numbers.", 'put it into quotes, such as "1" or "true".')
+    return str(value)
+
+
+def _words(value: Any, spec: Key) -> tuple[str, ...]:
+    return _items(value, _word, "texts")
+
+
+def _ports(value: Any, spec: Key) -> tuple[int, ...]:
+    return _items(value, lambda item: _port(item, spec), "ports")
+
+
+def _numbers(value: Any, spec: Key) -> tuple[int, ...]:
+    return _items(value, lambda item: _integer(item, spec), "numbers")
+
+
+def _variables(value: Any, spec: Key) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise _Wrong(f"has to be a mapping from name to value, not {_kind_of(value)}.", "write it as `NAME: value` lines.")
+    return {str(name): _word(item) for name, item in value.items()}
+
+
+def _mapping(value: Any, spec: Key) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _Wrong(f"has to be a mapping from name to value, not {_kind_of(value)}.", "write it as `name: value` lines.")
+    return value
+
+
+_SCALARS: dict[str, Callable[[Any, Key], Any]] = {
+    "text": _text,
+    "integer": _integer,
+    "port": _port,
+    "version": _version,
+    "address": _address,
+    "words": _words,
+    "ports": _ports,
+    "numbers": _numbers,
+    "variables": _variables,
+    "mapping": _mapping,
+}

@@ -1,0 +1,144 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What may stand in topology.yml. The manual of these keys is the DOCUMENTATION of the inventory plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Problem, Report
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.fields import Reader, key
+
+PREFILL, DECODE = "prefill", "decode"
+
+
+@dataclass(frozen=True)
+class Engine:
+    kind: str = key("text", choices=("vllm_cpu", "vllm_ascend"), hint="it decides every command and port")
+    version: str = key("version", hint="ports and settings differ between releases")
+
+
+@dataclass(frozen=True)
+class ConnectorChoice:
+    name: str = key("text", hint="it decides who listens for whom")
+    protocol: str | None = key("text", None, choices=("tcp", "rdma", "ascend"))
+
+
+@dataclass(frozen=True)
+class Mooncake:
+    version: str = key("version", hint="the ports it draws from differ between releases")
+
+
+@dataclass(frozen=True)
+class Model:
+    path: str = key("text", hint="every instance loads it")
+    served_name: str = key("text", hint="clients ask for it by this name")
+
+
+@dataclass(frozen=True)
+class Host:
+    name: str
+    where: str
+    address: str = key("address", hint="processes bind it and peers connect to it")
+    interface: str | None = key("text", None)
+    vars: Mapping[str, Any] = key("mapping", {})
+
+
+@dataclass(frozen=True)
+class Instance:
+    kind: str
+    where: str
+    name: str = key("text", hint="units, groups and messages are named after it")
+    host: str = key("text", hint="the plan cannot place the instance without it")
+    tp: int = key("integer", 1)
+    dp: int = key("integer", 1)
+    devices: tuple[int, ...] | None = key("numbers", None, least=0)
+    api_port: int | None = key("port", None)
+    bootstrap_port: int | None = key("port", None)
+    kv_port: int | None = key("port", None)
+    dp_rpc_port: int | None = key("port", None)
+    kv_load_failure_policy: str | None = key("text", None, choices=("fail", "recompute"))
+    args: tuple[str, ...] = key("words", ())
+    environment: Mapping[str, str] = key("variables", {})
+
+    @property
+    def peer(self) -> str:
+        return DECODE if self.kind == PREFILL else PREFILL
+
+
+@dataclass(frozen=True)
+class Router:
+    where: str
+    host: str = key("text", hint="the plan cannot place the router without it")
+    port: int = key("port", 8000)
+    kind: str = key("text", "auto", choices=("auto", "vllm_router", "ascend_layerwise"))
+    backend_ports: tuple[int, ...] = key("ports", (18001, 18002))
+    metrics_ports: tuple[int, ...] = key("ports", (29001, 29002))
+
+
+@dataclass(frozen=True)
+class Master:
+    where: str
+    host: str = key("text", hint="the plan cannot place the master without it")
+    # not 50051, the default of mooncake_master: that one lies in the kernel's ephemeral range
+    rpc_port: int = key("port", 17051)
+    metrics_port: int = key("port", 9003)
+
+
+@dataclass(frozen=True)
+class Topology:
+    source: str
+    plugin: str = key("text", choices=("mooncake.pd.topology",), hint="Ansible finds the plugin by it")
+    name: str = key("text", hint="units and reports carry it")
+    engine: Engine = key("section", section=Engine, hint="kind and version of what serves the model")
+    connector: ConnectorChoice = key("section", section=ConnectorChoice, hint="how KV moves from prefill to decode")
+    mooncake: Mooncake = key("section", section=Mooncake, hint="the release that all hosts run")
+    model: Model = key("section", section=Model, hint="what is served")
+    hosts: Mapping[str, Host] = key("named", section=Host, hint="the machines, each with its address")
+    prefill: tuple[Instance, ...] = key("sections", section=Instance, hint="at least one instance")
+    decode: tuple[Instance, ...] = key("sections", section=Instance, hint="at least one instance")
+    engine_args: tuple[str, ...] = key("words", ())
+    engine_environment: Mapping[str, str] = key("variables", {})
+    abort_timeout: int = key("integer", 480)
+    drain_timeout: int = key("integer", 20, least=0)
+    router: Router | None = key("section", None, section=Router)
+    master: Master | None = key("section", None, section=Master)
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        return (*self.prefill, *self.decode)
+
+    def side(self, kind: str) -> tuple[Instance, ...]:
+        return self.prefill if kind == PREFILL else self.decode
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What could be read of a file. Entries with a fault are left out of the topology and named in broken."""
+
+    topology: Topology | None
+    problems: tuple[Problem, ...]
+    broken: frozenset[str]
+    source: str
+    lines: Mapping[str, int]
+
+    def is_broken(self, where: str) -> bool:
+        return any(place == where or place.startswith((f"{where}[", f"{where}.")) for place in self.broken)
+
+
+def read_topology(
+    raw: Any, source: str = "topology.yml", lines: Mapping[str, int] | None = None, twice: Iterable[str] = ()
+) -> Reading:
+    """Read the content of a topology file; never raises.
+
+    lines and twice come from line_map(); without them the problems name no line.
+    """
+    report = Report(source, lines or {})
+    for where in twice:
+        report.error("yaml-duplicate-key", where, "is written twice, and the last one wins.", "rename or remove one.")
+    reader = Reader(report)
+    topology = reader.section(Topology, raw, source=source)
+    return Reading(topology, tuple(report.found), frozenset(reader.broken), source, report.lines)

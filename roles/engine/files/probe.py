@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare the vLLM environment of a host with the plan. Reads only; standard library of Python 3.9.
+
+Standard input: JSON {mode: venv|installed, path, packages: {name: version}, lock: text of a requirements file,
+modules: {name: sha256}}. Standard output: JSON {state, problems, python, base_python}.
+
+state is "absent" (nothing there), "foreign" (something that is no such environment), "incomplete" or "complete".
+Importing vLLM costs seconds of CPU time, package metadata some hundredths: so only metadata is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+# Runs inside the environment that is looked at, where other packages are in sight than here.
+INSIDE = r"""
+import hashlib, importlib.metadata, importlib.util, json, sys
+asked = json.load(sys.stdin)
+versions, digests = {}, {}
+for name in asked["packages"]:
+    try:
+        versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        versions[name] = None
+for name in asked["modules"]:
+    spec = importlib.util.find_spec(name)
+    if spec and spec.origin:
+        with open(spec.origin, "rb") as stream:
+            digests[name] = hashlib.sha256(stream.read()).hexdigest()
+json.dump({"python": "%d.%d" % sys.version_info[:2], "versions": versions, "digests": digests}, sys.stdout)
+"""
+
+
+def locked(text: str) -> dict[str, str]:
+    """name -> version of the lines `name==version`."""
+    return dict(re.findall(r"(?m)^([A-Za-z0-9._-]+)==(\S+)", text))
+
+
+def same_version(found: str, wanted: str) -> bool:
+    """A plan says 0.32.0 and means every build of it (0.32.0+cpu, 0.32.0+empty); with a build it means that one."""
+    return found == wanted or ("+" not in wanted and found.split("+")[0] == wanted)
+
+
+def interpreter_of(script: str) -> str | None:
+    """The Python behind a console script, also in pip's form for long paths (#!/bin/sh, then '''exec' "python")."""
+    with open(script, "rb") as stream:
+        head = stream.read(4096).decode("utf-8", "replace").splitlines()
+    if not head or not head[0].startswith("#!"):
+        return None
+    words = head[0][2:].split()
+    if words and os.path.basename(words[0]).startswith("python"):
+        return words[0]
+    found = re.match(r"'''exec' \"?([^\" ]+)", head[1]) if len(head) > 1 else None
+    return found.group(1) if found else None
+
+
+def result(state: str, problems: list[str], python: str | None = None) -> dict[str, Any]:
+    return {
+        "state": state,
+        "problems": problems,
+        "python": python,
+        "base_python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+    }
+
+
+def probe(asked: dict[str, Any]) -> dict[str, Any]:
+    path = asked["path"]
+    command = os.path.join(path, "bin", "vllm")
+    if asked["mode"] == "installed":
+        if not os.path.isfile(command):
+            return result("absent", [f"{command} does not exist"])
+        if not os.access(command, os.X_OK):
+            return result("foreign", [f"{command} is not executable"])
+        python = interpreter_of(command)
+        if python is None:
+            return result("foreign", [f"{command} does not say by its first line which Python runs it"])
+    else:
+        python = os.path.join(path, "bin", "python")
+        if not os.path.lexists(python):
+            return result("absent", [f"{path} holds no virtual environment"])
+        if not os.path.isfile(os.path.join(path, "pyvenv.cfg")):
+            return result("foreign", [f"{path} has a Python but is no virtual environment (no pyvenv.cfg)"])
+
+    wanted = {**locked(asked.get("lock", "")), **asked.get("packages", {})}
+    modules = asked.get("modules", {})
+    question = json.dumps({"packages": list(wanted), "modules": list(modules)})
+    try:
+        answer = subprocess.run([python, "-I", "-c", INSIDE], input=question, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return result("foreign", [f"{python} cannot be run: {error.strerror}"])
+    if answer.returncode != 0:
+        last = (answer.stderr.strip().splitlines() or ["no output"])[-1]
+        return result("foreign", [f"{python} ended with code {answer.returncode}: {last}"])
+    found = json.loads(answer.stdout)
+
+    problems = []
+    for name, version in wanted.items():
+        have = found["versions"][name]
+        if have is None:
+            problems.append(f"{name} is not installed, {version} is wanted")
+        elif not same_version(have, version):
+            problems.append(f"{name} is {have}, {version} is wanted")
+    for name, digest in modules.items():
+        if found["digests"].get(name) != digest:
+            problems.append(f"module {name} is not the one of this collection")
+    if asked["mode"] == "venv" and not problems and not os.access(command, os.X_OK):
+        problems.append(f"{command} is missing or not executable")
+    return result("incomplete" if problems else "complete", problems, found["python"])
+
+
+if __name__ == "__main__":
+    json.dump(probe(json.load(sys.stdin)), sys.stdout)

@@ -1,0 +1,154 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real hosts for the tests of this folder, and playbooks run through ansible-runner and judged by its events."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ansible_runner
+import pytest
+
+ROOT = Path(__file__).parents[2]
+INVENTORY = Path(__file__).parent / "inventory"
+CACHE = Path("/var/cache/mooncake-pd")
+LAB = "integration"
+
+
+@dataclass
+class Play:
+    """What a playbook run did, by ansible-runner's events."""
+
+    rc: int
+    seconds: float
+    events: list[dict[str, Any]]
+    stdout: str
+    changed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> list[tuple[str, str, str]]:
+        """(host, task, message) of everything that failed."""
+        return [
+            (data["host"], data["task"], str(data["res"].get("msg", "")))
+            for data in (e["event_data"] for e in self.events if e["event"] in ("runner_on_failed", "runner_on_unreachable"))
+        ]
+
+    @property
+    def message(self) -> str:
+        return "\n".join(message for _host, _task, message in self.failures)
+
+    def tasks(self, *kinds: str) -> list[str]:
+        return [e["event_data"]["task"] for e in self.events if e["event"] in (kinds or ("runner_on_ok",))]
+
+    def changes(self) -> list[str]:
+        return [
+            f"{e['event_data']['host']}: {e['event_data']['task']}"
+            for e in self.events
+            if e["event"] == "runner_on_ok" and e["event_data"]["res"].get("changed")
+        ]
+
+
+class Lab:
+    """The hosts; every command runs inside them, none on this machine."""
+
+    def exec(self, host: str, *command: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [ROOT / "tests/hosts/lab", "exec", LAB, host, "--", *command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not check or done.returncode == 0, f"{host}: {command}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def shell(self, host: str, script: str, check: bool = True) -> str:
+        return self.exec(host, "sh", "-c", script, check=check)
+
+    def tool(self, *words: str) -> None:
+        subprocess.run([ROOT / "tests/hosts/lab", *words], stdin=subprocess.DEVNULL, check=True)
+
+    def property(self, host: str, unit: str, name: str) -> str:
+        return self.exec(host, "systemctl", "show", "--value", "-p", name, unit)
+
+    def started(self, host: str) -> list[str]:
+        """Units of ours that run on the host."""
+        out = self.exec(host, "systemctl", "list-units", "--plain", "--no-legend", "--state=active", "mooncake-pd-*")
+        return [line.split()[0] for line in out.splitlines()]
+
+
+Runner = Callable[..., Play]
+
+
+@pytest.fixture(scope="session")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """Run a playbook of the collection; on_event sees each event as it comes."""
+
+    def run(
+        playbook: str,
+        *,
+        inventory: Path = INVENTORY,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+        cmdline: str = "",
+        extravars: dict[str, Any] | None = None,
+    ) -> Play:
+        private = tmp_path_factory.mktemp("runner")
+        started = time.monotonic()
+        events: list[dict[str, Any]] = []
+
+        def handle(event: dict[str, Any]) -> bool:
+            events.append(event)
+            if on_event:
+                on_event(event)
+            return True
+
+        done = ansible_runner.run(
+            private_data_dir=str(private),
+            project_dir=str(ROOT),
+            playbook=playbook,
+            inventory=str(inventory),
+            cmdline=cmdline or None,
+            extravars=extravars,
+            envvars={"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+            event_handler=handle,
+            quiet=True,
+        )
+        stdout = done.stdout.read()
+        print(f"{playbook} {cmdline}: rc {done.rc}, {time.monotonic() - started:.1f} s")
+        return Play(done.rc, time.monotonic() - started, events, stdout, dict((done.stats or {}).get("changed", {})))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[Lab]:
+    """Fresh hosts of the inventory, gone afterwards."""
+    tool = Lab()
+    mounts = [word for name in ("engine", "router", "model") for word in ("--mount", str(CACHE / name))]
+    tool.tool("down", LAB)
+    tool.tool("up", LAB, "--inventory", str(INVENTORY), *mounts)
+    yield tool
+    if not os.environ.get("MOONCAKE_PD_KEEP_HOSTS"):
+        tool.tool("down", LAB)
+
+
+@pytest.fixture(scope="session")
+def service(hosts: Lab, play: Runner) -> Lab:
+    """A running, proven service on the hosts."""
+    done = play("site.yml")
+    assert done.rc == 0, done.stdout
+    return hosts
+
+
+def in_background(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread

@@ -1,0 +1,107 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bad input: one clear message with the place, no traceback, nothing changed on the hosts. Runs on fresh hosts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .conftest import INVENTORY, Lab, Runner
+
+
+@pytest.fixture
+def topology(tmp_path: Path):
+    """A copy of the inventory in which one text is replaced by another."""
+
+    def change(old: str, new: str) -> Path:
+        shutil.copytree(INVENTORY, tmp_path / "inventory")
+        path = tmp_path / "inventory" / "topology.yml"
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+        return path.parent
+
+    return change
+
+
+def untouched(hosts: Lab) -> bool:
+    """The first thing that the collection would make is its user."""
+    return all("no such user" in hosts.shell(h, "id mooncake 2>&1", check=False) for h in ("it-control", "it-p1", "it-d1"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("name: MooncakeConnector,", "name: MooncakeConector,", ["connector.name", "MooncakeConector", "MooncakeConnector"]),
+        ("{name: p1, host: it-p1,", "{name: p1,", ["prefill[0]", "host"]),
+        (
+            "  - {name: d1, host: it-d1, api_port: 8210}",
+            "  - {name: d1, host: it-d1, api_port: 8210}\n  - {name: d2, host: it-d1, api_port: 8210}",
+            ["[port-overlap]", "decode[1].api_port", "8210", "d1", "d2"],
+        ),
+    ],
+    ids=["unknown-connector", "missing-host", "overlapping-ports"],
+)
+def test_topology_that_cannot_be_planned(hosts: Lab, play: Runner, topology, old, new, said) -> None:
+    done = play("site.yml", inventory=topology(old, new))
+    assert done.rc != 0
+    for word in [*said, "topology.yml"]:
+        assert word in done.stdout
+    assert "Traceback" not in done.stdout
+    assert done.events == [] or not done.tasks()
+    assert untouched(hosts)
+
+
+def test_several_problems_are_told_at_once(play: Runner, topology) -> None:
+    inventory = topology("name: MooncakeConnector,", "name: Nonsense,")
+    path = inventory / "topology.yml"
+    path.write_text(path.read_text().replace("host: it-d1,", "host: it-d9,").replace("port: 8080", "port: 80800"))
+    done = play("site.yml", inventory=inventory)
+    for word in ("Nonsense", "it-d9", "80800"):
+        assert word in done.stdout
+
+
+def test_wrong_model_path(hosts: Lab, play: Runner, topology) -> None:
+    done = play("site.yml", inventory=topology("/model/tiny,", "/model/missing,"))
+    assert done.rc != 0
+    assert {host for host, _task, _message in done.failures} == {"it-p1", "it-d1"}
+    assert "model.path: /var/cache/mooncake-pd/model/missing holds no config.json on it-p1" in done.message
+    assert "topology.yml" in done.message
+    assert "Traceback" not in done.stdout
+    assert untouched(hosts)
+
+
+def test_empty_inventory_stops(play: Runner, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("")
+    done = play("site.yml", inventory=tmp_path)
+    assert done.rc != 0
+
+
+def test_check_mode_on_fresh_hosts_changes_nothing(hosts: Lab, play: Runner) -> None:
+    done = play("site.yml", cmdline="--check --diff")
+    assert done.rc == 0, done.stdout
+    assert done.changes()
+    assert "mooncake-pd-p1.service" in done.stdout
+    assert untouched(hosts)
+    assert hosts.shell("it-p1", "ls /etc/systemd/system | grep mooncake", check=False) == ""
+
+
+def test_taken_port_is_named_before_anything_starts(hosts: Lab, play: Runner) -> None:
+    hosts.shell(
+        "it-p1",
+        "systemd-run --unit=dashboard --quiet python3 -m http.server 8990 --bind 10.90.75.11 && sleep 1",
+    )
+    pid = hosts.property("it-p1", "dashboard.service", "MainPID")
+    try:
+        done = play("site.yml")
+        assert done.rc != 0
+        for word in ("8990", f"pid {pid}", "http.server", "dashboard.service", "prefill[0].bootstrap_port"):
+            assert word in done.message
+        assert untouched(hosts)
+        assert hosts.property("it-p1", "dashboard.service", "MainPID") == pid
+    finally:
+        hosts.exec("it-p1", "systemctl", "stop", "dashboard.service")
