@@ -13,7 +13,7 @@ TORCH_INDEX ?=
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 LAB := tests/hosts/lab
-step = @printf '\n=== %(%H:%M:%S)T  %s\n' -1 '$(1)'
+step = @printf '\n=== %(%H:%M:%S)T  %s\n' -1 "$(strip $(1))"
 
 .PHONY: help
 help: ## show the targets
@@ -28,8 +28,8 @@ sandbox-environment: setup ## build the test hosts' image and the engine's envir
 	$(call step,packages and image of the test hosts)
 	@$(LAB) packages
 	@$(LAB) image
-	$(call step,engine; router and model in $(CACHE))
-	@ansible-playbook tests/sandbox/environment.yml $(if $(TORCH_INDEX),-e engine_wheel_index=$(TORCH_INDEX))
+	$(call step,engine, router and model in $(CACHE))
+	@ansible-playbook -i localhost, tests/sandbox/environment.yml $(if $(TORCH_INDEX),-e engine_wheel_index=$(TORCH_INDEX))
 
 sandbox: sandbox-environment ## bring up a proven prefill/decode service on hosts of its own
 	$(call step,hosts of $(SANDBOX))

@@ -91,7 +91,7 @@ def describe(pid: int, proc: str = "/proc") -> Process:
             user = match.group(1)
     paths = cgroup_paths(_read(pid, "cgroup", proc))
     container = container_of(paths)
-    # A host that is itself a container (a test host, an operator's shell in one) must not call all its processes foreign.
+    # A host that is itself a container must not call all its own processes foreign.
     if container and container == container_of(cgroup_paths(_read(1, "cgroup", proc))):
         container = None
     return Process(pid, command, user, unit_of(paths), container)

@@ -28,18 +28,20 @@ class Expected:
 
     name: str
     unit: str
-    lines: tuple[tuple["re.Pattern[str]", int], ...] = ()
+    lines: tuple[tuple[re.Pattern[str], int], ...] = ()
     ports: tuple[Port, ...] = ()
     health_url: Optional[str] = None
     health_json: Optional[Mapping[str, Any]] = None
 
     @staticmethod
-    def of(process: Mapping[str, Any]) -> "Expected":
+    def of(process: Mapping[str, Any]) -> Expected:
         health = process.get("health") or {}
         return Expected(
             name=process["name"],
             unit=process["unit"],
-            lines=tuple((re.compile(line["pattern"]), int(line.get("count") or 1)) for line in process.get("lines") or ()),
+            lines=tuple(
+                (re.compile(line["pattern"]), int(line.get("count") or 1)) for line in process.get("lines") or ()
+            ),
             ports=tuple(
                 Port(claim["purpose"], claim["address"], port)
                 for claim in process.get("ports") or ()
@@ -63,27 +65,32 @@ def death(first: Optional[First], now: Unit) -> Optional[str]:
     """Why the process we wait for does not live (any more), or None."""
     if now.LoadState != "loaded":
         return f"the unit does not exist on this host (LoadState {now.LoadState}): create and start it first"
-    if now.ActiveState == "failed":
-        return f"it died: {now.exit_text}"
+    return _ended(now) or (_changed(first, now) if first else None)
+
+
+def _ended(now: Unit) -> Optional[str]:
+    reason = None
     if now.waits_for_restart:
-        return f"it died: {now.exit_text}; systemd is about to start it again"
-    if now.ActiveState == "inactive":
-        if now.Result != "success":
-            return f"it died: {now.exit_text}"
+        reason = f"it died: {now.exit_text}; systemd is about to start it again"
+    elif now.ActiveState == "failed" or (now.ActiveState == "inactive" and now.Result != "success"):
+        reason = f"it died: {now.exit_text}"
+    elif now.ActiveState in ("inactive", "deactivating") or now.SubState == "exited":
         if now.ExecMainCode:
-            return f"it ended by itself: {now.exit_text}"
-        return "it is not running: nobody started it, or it was stopped"
-    if now.ActiveState == "deactivating":
-        return f"its main process ended: {now.exit_text}" if now.ExecMainCode else "it is being stopped"
-    if now.SubState == "exited":
-        return f"its main process ended: {now.exit_text}"
-    if first:
-        if now.NRestarts > first.restarts:
-            return f"it died and systemd started it again ({now.NRestarts} times by now)"
-        if now.InvocationID != first.invocation:
-            return "it was restarted while we waited for it"
-        if first.main_pid and now.MainPID and now.MainPID != first.main_pid:
-            return f"its main process changed from {first.main_pid} to {now.MainPID}"
+            reason = f"its main process ended: {now.exit_text}"
+        elif now.ActiveState == "deactivating":
+            reason = "it is being stopped"
+        else:
+            reason = "it is not running: nobody started it, or it was stopped"
+    return reason
+
+
+def _changed(first: First, now: Unit) -> Optional[str]:
+    if now.NRestarts > first.restarts:
+        return f"it died and systemd started it again ({now.NRestarts} times by now)"
+    if now.InvocationID != first.invocation:
+        return "it was restarted while we waited for it"
+    if first.main_pid and now.MainPID and now.MainPID != first.main_pid:
+        return f"its main process changed from {first.main_pid} to {now.MainPID}"
     return None
 
 
@@ -99,9 +106,9 @@ def count(expected: Expected, counts: list[int], lines: Sequence[str]) -> None:
 
 def lines_missing(expected: Expected, counts: Sequence[int], found: bool, where: str) -> list[str]:
     missing = [
-        f'log {seen}/{wanted} "{pattern.pattern}"'
-        for (pattern, wanted), seen in zip(expected.lines, counts)
-        if seen < wanted
+        f'log {counts[index]}/{wanted} "{pattern.pattern}"'
+        for index, (pattern, wanted) in enumerate(expected.lines)
+        if counts[index] < wanted
     ]
     if missing and not found:
         missing.append(f"no mark of this start in {where}")
@@ -111,7 +118,7 @@ def lines_missing(expected: Expected, counts: Sequence[int], found: bool, where:
 def port_states(
     expected: Expected, rows: Sequence[sockets.Row], mine: Optional[set[int]], holder: Mapping[int, str]
 ) -> dict[Port, Optional[str]]:
-    """None for a port that is served by the unit's own sockets (`mine`; None = not looked at yet), else what is wrong."""
+    """None for a port that the unit's own sockets serve (`mine`; None = not looked at yet), else what is wrong."""
     states: dict[Port, Optional[str]] = {}
     for port in expected.ports:
         here = sockets.listeners(rows, port.port)

@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What log lines of vLLM, vLLM-Ascend, Mooncake and CANN mean: failed for good, degraded, or only pointing at a cause above."""
+"""What log lines of vLLM, vLLM-Ascend, Mooncake and CANN mean: failed for good, or degraded."""
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Iterable, Optional, Sequence
 
 
@@ -32,8 +32,8 @@ FATAL: tuple[Signature, ...] = (
     Signature(
         "address-in-use",
         r"[Aa]ddress already in use|error while attempting to bind on address",
-        "Another process (or a client connection) has the port: `ansible-playbook mooncake.pd.preflight` names the owner."
-        " Stop that one or plan another port.",
+        "Another process (or a client connection) has the port: the preflight names its owner. Stop that one or plan"
+        " another port.",
         "asyncio, pyzmq; vllm-ascend issues 6455, 8938",
     ),
     Signature(
@@ -52,8 +52,8 @@ FATAL: tuple[Signature, ...] = (
     Signature(
         "out-of-memory",
         r"(?:NPU|CUDA) out of memory|torch\.OutOfMemoryError",
-        "The device memory is too small for this model and these settings: lower gpu_memory_utilization, max_model_len or"
-        " max_num_seqs, or raise the parallel size.",
+        "The device memory is too small for this model and these settings: lower max_model_len, max_num_seqs or"
+        " gpu_memory_utilization, or raise the parallel size.",
         "torch, torch_npu",
     ),
     Signature(
@@ -71,7 +71,7 @@ FATAL: tuple[Signature, ...] = (
     Signature(
         "transfer-engine",
         r"TransferEngine initialization failed",
-        "Mooncake could not start its transport: see the lines above it, check protocol, device and the host's address.",
+        "Mooncake could not start its transport: see the lines above it, check protocol, device and address.",
         _ASCEND,
     ),
     Signature(
@@ -89,7 +89,7 @@ FATAL: tuple[Signature, ...] = (
     Signature(
         "memory-registration",
         r"Mooncake memory registration failed|Register mem ret: ?(?:103900|207000)",
-        "The KV cache could not be registered: check memlock (LimitMEMLOCK=infinity), the number of regions and hugepages.",
+        "The KV cache could not be registered: check memlock (LimitMEMLOCK=infinity), hugepages and the NIC's limits.",
         f"{_ASCEND}; {_MOONCAKE} ascend_direct_transport.cpp",
     ),
     Signature(
@@ -120,8 +120,8 @@ FATAL: tuple[Signature, ...] = (
     Signature(
         "hccl-link",
         r"\bEI00(?:06|14)\b",
-        "The chips could not reach each other: check the NPU network (hccn_tool link, ip, net_health), device_ip and that"
-        " every peer has started.",
+        "The chips could not reach each other: check the NPU network (hccn_tool link, ip, net_health), device_ip and"
+        " that every peer has started.",
         _CANN,
     ),
     Signature(
@@ -212,8 +212,8 @@ DEGRADED: tuple[Signature, ...] = (
     Signature(
         "force-freed",
         r"Force freed (?:expired )?request",
-        "Decode did not fetch KV blocks in time, so prefill freed them: decode is overloaded, cut off, or the request was"
-        " cancelled.",
+        "Decode did not fetch KV blocks in time, so prefill freed them: decode is overloaded or cut off, or the request"
+        " was cancelled.",
         _ASCEND,
     ),
     Signature(
@@ -253,7 +253,9 @@ DEGRADED: tuple[Signature, ...] = (
         "A store client of this name exists already or was killed; the next start works, two live ones never do.",
         f"{_MOONCAKE} http_metadata_server.cpp",
     ),
-    Signature("rail-inactive", r"mark it inactive", "A network path is out of use: check the device it names.", _MOONCAKE),
+    Signature(
+        "rail-inactive", r"mark it inactive", "A network path is out of use: check the device it names.", _MOONCAKE
+    ),
     Signature(
         "prefill-not-ready",
         r"Timeout waiting for P side ready",
@@ -324,7 +326,7 @@ AROUND = 5
 class CauseFinder:
     """Fed line by line, remembers the first line that proves a failure and the first that explains it."""
 
-    def __init__(self, extra: Sequence["re.Pattern[str]"] = ()) -> None:
+    def __init__(self, extra: Sequence[re.Pattern[str]] = ()) -> None:
         self._extra = extra
         self._before: deque[str] = deque(maxlen=AROUND)
         self.proof: Optional[Hit] = None  # enough to give up on a process that still lives
@@ -379,13 +381,23 @@ class CauseFinder:
         return self._named or self._exception or self._pointer
 
 
-def known(lines: Iterable[str]) -> list[dict[str, object]]:
-    """Every known fatal or degraded signature in these lines: how often, the last line, what to do."""
-    found: dict[str, dict[str, object]] = {}
-    for line in lines:
+class Known:
+    """Every known signature in the lines it is fed: how often, the last line, what to do."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, object]] = {}
+
+    def feed(self, line: str) -> None:
         for kind, signature in (("fatal", fatal(line)), ("degraded", degraded(line))):
-            if signature:
-                entry = found.setdefault(signature.name, {"kind": kind, "count": 0, **asdict(signature)})
+            # a library that was tried and not found is said at level INFO or WARNING
+            if signature and not (kind == "fatal" and _QUIET.match(_said(line))):
+                entry = self._found.setdefault(
+                    signature.name,
+                    {"kind": kind, "name": signature.name, "count": 0, "line": "", "advice": signature.advice},
+                )
                 entry["count"] = int(str(entry["count"])) + 1
                 entry["line"] = line
-    return list(found.values())
+
+    @property
+    def entries(self) -> list[dict[str, object]]:
+        return list(self._found.values())

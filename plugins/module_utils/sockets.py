@@ -38,6 +38,12 @@ NO_ADDRESS = "no-address"
 NO_PERMISSION = "no-permission"
 INVALID = "invalid"
 
+_REFUSALS = {
+    errno.EADDRINUSE: TAKEN,
+    errno.EADDRNOTAVAIL: NO_ADDRESS,
+    errno.EACCES: NO_PERMISSION,
+    errno.EPERM: NO_PERMISSION,
+}
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
@@ -158,9 +164,7 @@ def conflicting(rows: Iterable[Row], address: str, port: int) -> list[Row]:
 
 def satisfies(listening: str, planned: str) -> bool:
     """Does a listener on one address serve the planned one? (a [::] listener: only if it is dual-stack)"""
-    if listening == planned or listening == "::":
-        return True
-    return listening == "0.0.0.0" and ":" not in planned
+    return listening in (planned, "::") or (listening == "0.0.0.0" and ":" not in planned)
 
 
 def _non_local_allowed(address: str, proc: str) -> bool:
@@ -186,23 +190,17 @@ def _is_local(address: str) -> bool:
 def probe(address: str, port: int, proc: str = "/proc") -> str:
     """Bind (address, port) as a server would (SO_REUSEADDR, as zmq and uvicorn set it) and let go at once."""
     try:
-        version = ipaddress.ip_address(address).version
+        family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     except ValueError:
         return INVALID
     if not 1 <= port <= 65535:
         return INVALID
-    with socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM) as server:
+    with socket.socket(family, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server.bind((address, port))
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return TAKEN
-            if error.errno == errno.EADDRNOTAVAIL:
-                return NO_ADDRESS
-            if error.errno in (errno.EACCES, errno.EPERM):
-                return NO_PERMISSION
-            return INVALID
+            return _REFUSALS.get(error.errno or 0, INVALID)
     # net.ipv4.ip_nonlocal_bind=1 (keepalived hosts) lets a bind of any address succeed.
     if not _is_wildcard(address) and not address.startswith("127.") and _non_local_allowed(address, proc):
         return FREE if _is_local(address) else NO_ADDRESS

@@ -16,19 +16,22 @@ Run = Callable[[list[str]], tuple[int, str, str]]
 # systemd.exec(5), "Process Exit Codes": what systemd itself could not do before the program ran.
 EXIT_STATUS = {
     200: ("CHDIR", "The working directory (WorkingDirectory) is missing or may not be entered."),
-    203: ("EXEC", "The program of ExecStart is missing or may not be run: check executable_dir and that it is installed."),
+    203: (
+        "EXEC",
+        "The program of ExecStart is missing or may not be run: check that it is installed in executable_dir.",
+    ),
     205: ("LIMITS", "A limit (LimitMEMLOCK, LimitNOFILE ...) is above what this host allows."),
     209: ("STDOUT", "The log file could not be opened: the folder log_dir must exist and the disk must have room."),
     216: ("GROUP", "The group of the unit does not exist."),
     217: ("USER", "The user of the unit does not exist."),
-    226: ("NAMESPACE", "A sandbox setting (PrivateTmp, ProtectSystem, ReadWritePaths ...) cannot be set up on this host."),
+    226: ("NAMESPACE", "A sandbox setting (PrivateTmp, ProtectSystem ...) cannot be set up on this host."),
     233: ("RUNTIME_DIRECTORY", "The folder below /run/mooncake-pd could not be made."),
 }
 RESULTS = {
     "oom-kill": "The kernel killed it for memory: see `journalctl -k`, lower the memory it asks for or free some.",
     "timeout": "It did not start or stop within its TimeoutStartSec/TimeoutStopSec.",
     "start-limit-hit": "It was started too often in a short time; the first failure is further up in its log.",
-    "resources": "systemd could not prepare it (an environment file is missing, no memory, ...): see `systemctl status`.",
+    "resources": "systemd could not prepare it (an environment file is missing, ...): see `systemctl status`.",
 }
 
 
@@ -97,9 +100,9 @@ def parse_show(text: str, names: Sequence[str]) -> dict[str, Unit]:
     if len(blocks) != len(names):
         raise SystemdError(f"systemctl show answered for {len(blocks)} of {len(names)} units")
     units = {}
-    for name, block in zip(names, blocks):
+    for index, name in enumerate(names):
         values: dict[str, object] = {}
-        for line in block.splitlines():
+        for line in blocks[index].splitlines():
             key, _equals, value = line.partition("=")
             if key in _NUMBERS:
                 values[key] = int(value) if value.isdigit() else 0

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Render a systemd service from an argument vector, an environment and sections; quote so that systemd reads back the same.
+"""Render a systemd service from an argument vector, an environment and sections, quoted so that systemd reads the same.
 
 Rules: systemd.service(5) "COMMAND LINES", systemd.unit(5) "SPECIFIERS", systemd.exec(5) "Environment=".
 """
@@ -92,9 +92,8 @@ def command_line(argv: Sequence[str], executable_dir: Optional[str], what: str, 
 def _setting(value: Any, what: str) -> list[str]:
     values = value if isinstance(value, (list, tuple)) else [value]
     texts = []
-    for item in values:
-        if isinstance(item, bool):
-            item = "yes" if item else "no"
+    for given in values:
+        item = ("no", "yes")[given] if isinstance(given, bool) else given
         if not isinstance(item, (str, int, float)):
             raise UnitFileError(f"{what}: {item!r} is no text, number, boolean or list of them")
         texts.append(_checked(str(item), what))
@@ -107,8 +106,8 @@ def _start_marks(name: str, log_dir: Optional[str]) -> str:
     script = f'printf "%%s\\n" "$${DIGEST_VARIABLE}" > /run/mooncake-pd/{stem(name)}/digest'
     if log_dir:
         script += (
-            f'; printf "{START_MARK} unit=%%s invocation=%%s digest=%%.12s\\n"'
-            f' {name} "$$INVOCATION_ID" "$${DIGEST_VARIABLE}"'
+            '; printf "%%s unit=%%s invocation=%%s digest=%%.12s\\n"'
+            f' "{START_MARK}" {name} "$$INVOCATION_ID" "$${DIGEST_VARIABLE}"'
         )
     return "/bin/sh -ec '" + script.replace("\\", "\\\\") + "'"
 
@@ -149,7 +148,7 @@ def render(
         "RuntimeDirectory": ["mooncake-pd/%N"],
         "ExecStartPre": [_start_marks(name, log_dir)],
         "ExecStart": [command_line(unit.get("argv") or [], executable_dir, "argv")],
-        # SIGTERM to the main process, which drains; whatever is left of the group is killed, so no orphan keeps a device.
+        # SIGTERM to the main process, which drains; what is left of the group is killed, so no orphan keeps a device.
         "KillMode": ["mixed"],
     }
     if unit.get("exec_reload"):

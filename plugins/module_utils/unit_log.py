@@ -30,7 +30,7 @@ def log_path(log_dir: str, unit: str) -> str:
 
 
 def lines_of(raw: bytes) -> list[str]:
-    """Readable lines: colours gone, carriage returns (progress bars, CRLF) are line ends, holes of a truncation gone."""
+    """Readable lines: no colours, no holes of a truncation; carriage returns (progress bars, CRLF) end a line."""
     text = _ANSI.sub("", raw.decode("utf-8", "replace").replace("\0", ""))
     return [line for line in _BREAK.split(text) if line.strip()]
 
@@ -131,9 +131,8 @@ class FileLog:
                 raw = source.read(_CHUNK)
         except FileNotFoundError:
             return [], offset
-        if not final and len(raw) < _CHUNK:
-            raw = raw[: raw.rfind(b"\n") + 1]
-        elif b"\n" in raw and len(raw) == _CHUNK:
+        full = len(raw) == _CHUNK
+        if (full and b"\n" in raw) or not (full or final):  # up to the last whole line
             raw = raw[: raw.rfind(b"\n") + 1]
         return lines_of(raw), offset + len(raw)
 

@@ -55,7 +55,7 @@ def ask_health(url: str, wanted: Mapping[str, Any], timeout: float = _HEALTH_TIM
 class Watched:
     """One process: what is expected of it and what has been seen."""
 
-    def __init__(self, expected: Expected, fatal_patterns: Sequence["re.Pattern[str]"]) -> None:
+    def __init__(self, expected: Expected, fatal_patterns: Sequence[re.Pattern[str]]) -> None:
         self.expected = expected
         self.unit = systemd.Unit(expected.unit)
         self.first: Optional[First] = None
@@ -89,8 +89,9 @@ class Watcher:
         self,
         processes: Sequence[Expected],
         run: systemd.Run,
+        *,
         log_dir: Optional[str] = None,
-        fatal_patterns: Sequence["re.Pattern[str]"] = (),
+        fatal_patterns: Sequence[re.Pattern[str]] = (),
         seen: Optional[Mapping[str, Any]] = None,
         proc: str = "/proc",
         run_dir: str = "/run/mooncake-pd",
@@ -136,7 +137,7 @@ class Watcher:
                 answers = pool.map(
                     lambda p: ask_health(str(p.expected.health_url), p.expected.health_json or {}), pending
                 )
-                for process, answer in zip(pending, answers):
+                for process, answer in list(zip(pending, answers)):  # noqa: B905 - strict needs Python 3.10
                     process.missing += [f"health {answer}"] if answer else []
         for process in self.watched:
             if process.ready and process.seconds is None:
@@ -144,9 +145,9 @@ class Watcher:
 
     def _look_at_units(self, force: bool) -> None:
         now = self._clock()
-        if not force and self._refreshed is not None and now - self._refreshed < _UNIT_REFRESH:
-            if all(p.dead or procs.is_alive(p.unit.MainPID, self._proc) for p in self.watched):
-                return
+        fresh = self._refreshed is not None and now - self._refreshed < _UNIT_REFRESH
+        if not force and fresh and all(p.dead or procs.is_alive(p.unit.MainPID, self._proc) for p in self.watched):
+            return
         self._refreshed = now
         units = systemd.show(self._run, sorted({p.expected.unit for p in self.watched}))
         for process in self.watched:
@@ -156,9 +157,10 @@ class Watcher:
             process.dead = readiness.death(process.first, unit)
             if process.dead:
                 self._read_log(process, final=True)
-            elif process.first is None or not process.first.main_pid:
+                continue
+            if process.first is None or not process.first.main_pid:
                 process.first = First(unit.InvocationID, unit.MainPID, unit.NRestarts)
-                process.proven = self._proof(process) == unit.InvocationID
+            process.proven = self._proof(process) == unit.InvocationID
 
     def _read_log(self, process: Watched, final: bool = False) -> None:
         if process.proven and not final:
@@ -175,6 +177,8 @@ class Watcher:
             lines = process.log.poll(final)
 
     def _missing_lines(self, process: Watched) -> list[str]:
+        if process.unit.ActiveState == "activating":
+            return [f"the unit is {process.unit.ActiveState} ({process.unit.SubState})"]
         if process.proven:
             return []
         log = process.log
@@ -208,9 +212,9 @@ class Watcher:
         for port, wrong in states.items():
             # Only a bind can tell whether a [::] listener takes IPv4 as well.
             addresses = {row.address for row in sockets.listeners(rows, port.port)}
-            if not wrong and addresses == {"::"} and ":" not in port.address:
-                if sockets.probe(port.address, port.port, self._proc) != sockets.TAKEN:
-                    states[port] = "open for IPv6 only"
+            unsure = not wrong and addresses == {"::"} and ":" not in port.address
+            if unsure and sockets.probe(port.address, port.port, self._proc) != sockets.TAKEN:
+                states[port] = "open for IPv6 only"
         return readiness.ports_missing(states)
 
     # ---- proof of an earlier wait --------------------------------------------------------------------------------
@@ -278,9 +282,8 @@ class Watcher:
         }
 
     def progress(self) -> list[dict[str, Any]]:
-        return [
-            {"name": p.name, "waiting_for": p.missing, "seconds": round(self.waited)} for p in self.watched if not p.ready
-        ]
+        waited = round(self.waited)
+        return [{"name": p.name, "waiting_for": p.missing, "seconds": waited} for p in self.watched if not p.ready]
 
     def results(self) -> list[dict[str, Any]]:
         answers = []
@@ -348,8 +351,9 @@ class Watcher:
                 rows.append(row + "ready")
                 continue
             where = process.log.where if process.log else f"journalctl -u {process.expected.unit}"
-            rows.append(f"{row}alive (pid {process.unit.MainPID}), still missing: {'; '.join(process.missing)}. See {where}")
-        rows.append("A large model may need more time (raise timeout); if the log has stopped growing, look at its last lines.")
+            missing = "; ".join(process.missing)
+            rows.append(f"{row}alive (pid {process.unit.MainPID}), still missing: {missing}. See {where}")
+        rows.append("A large model may need a longer timeout. If the log no longer grows, look at its last lines.")
         return "\n".join(rows)
 
     @staticmethod

@@ -32,10 +32,12 @@ def line_map(text: str) -> tuple[dict[str, int], list[str]]:
             continue
         entered.add(id(node))
         if isinstance(node, yaml.MappingNode):
+            here: set[str] = set()
             for key, value in node.value:
                 place = f"{path}.{key.value}" if path else str(key.value)
-                if place in lines:
+                if place in here:
                     twice.append(place)
+                here.add(place)
                 lines[place] = key.start_mark.line + 1
                 todo.append((place, value))
         elif isinstance(node, yaml.SequenceNode):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 MAX_PORT = 65535
 # net.ipv4.ip_local_port_range of a stock kernel (Documentation/networking/ip-sysctl.rst)
@@ -53,7 +52,9 @@ class Claim:
         return f"{self.first}" if self.first == self.last else f"{self.first}-{self.last}"
 
 
-def exact(purpose: str, address: str, port: int, where: str, *, size: int = 1, offset: int = 0, held: bool = True) -> Claim:
+def exact(
+    purpose: str, address: str, port: int, where: str, *, size: int = 1, offset: int = 0, held: bool = True
+) -> Claim:
     first = port + offset
     return Claim(purpose, address, first, first + size - 1, "exact", where, port, held)
 
@@ -80,19 +81,21 @@ def addresses_meet(one: Claim, other: Claim) -> bool:
 def collide(one: Claim, other: Claim) -> bool:
     """Whether both cannot be claimed on the same host. Two pools share: each draws until it finds a free port."""
     return (
-        "exact" in (one.kind, other.kind)
-        and intersects(one, (other.first, other.last))
-        and addresses_meet(one, other)
+        "exact" in (one.kind, other.kind) and intersects(one, (other.first, other.last)) and addresses_meet(one, other)
     )
 
 
-def free_base(moving: Sequence[Claim], others: Sequence[Claim]) -> int | None:
+def free_base(moving: Sequence[Claim], others: Iterable[Claim]) -> int | None:
     """The nearest value for the key behind `moving` that collides with nothing on the host."""
-    base, low = moving[0].base, min(claim.first for claim in moving) - moving[0].base
-    high = max(claim.last for claim in moving) - base
+    base = moving[0].base
+    low, high = min(claim.first for claim in moving) - base, max(claim.last for claim in moving) - base
     blocked = [(claim.first, claim.last) for claim in others if any(addresses_meet(claim, own) for own in moving)]
     blocked += [EPHEMERAL, NODE_PORTS]
-    for value in chain(range(base + 1, MAX_PORT - high + 1), range(base - 1, 1023 - low, -1)):
-        if not any(value + low <= last and first <= value + high for first, last in blocked):
-            return value
-    return None
+
+    def fits(value: int) -> bool:
+        first, last = value + low, value + high
+        return first >= 1024 and last <= MAX_PORT and not any(first <= end and start <= last for start, end in blocked)
+
+    # base itself is blocked, so the nearest free place touches a blocked one
+    touching = [value for first, last in blocked for value in (last + 1 - low, first - 1 - high)]
+    return min(filter(fits, touching), key=lambda value: (abs(value - base), -value), default=None)

@@ -34,7 +34,11 @@ class PlanError(Exception):
         self.problems = tuple(problems)
         count = sum(problem.severity == "error" for problem in self.problems)
         head = f"{source} cannot be planned, {count} problem{'s' if count != 1 else ''}:"
-        super().__init__("\n".join([head, *(f"  {problem.text(source)}" for problem in self.problems)]))
+        super().__init__("\n".join([head, *(f"  {_mark(problem)}{problem.text(source)}" for problem in self.problems)]))
+
+
+def _mark(problem: Problem) -> str:
+    return "" if problem.severity == "error" else f"{problem.severity}: "
 
 
 @dataclass
@@ -46,10 +50,14 @@ class Report:
     found: list[Problem] = field(default_factory=list)
 
     def error(self, rule: str, where: str, message: str, fix: str) -> None:
-        self.found.append(Problem(rule, where, message, fix, "error", self.line(where)))
+        self._add(Problem(rule, where, message, fix, "error", self.line(where)))
 
     def warning(self, rule: str, where: str, message: str, fix: str) -> None:
-        self.found.append(Problem(rule, where, message, fix, "warning", self.line(where)))
+        self._add(Problem(rule, where, message, fix, "warning", self.line(where)))
+
+    def _add(self, problem: Problem) -> None:
+        if problem not in self.found:
+            self.found.append(problem)
 
     def line(self, where: str) -> int | None:
         """The line of a key, or of the nearest entry around it when the key itself is not in the file."""

@@ -77,7 +77,8 @@ def processes(
                 # a request that already streams has as long as an engine gives it
                 timeout_stop=topology.drain_timeout + 30,
                 claims=tuple(claims),
-                # /health of vllm-router is 200 even without a single decode; both need a healthy prefill and decode
+                # /health of vllm-router is 200 even without a decode; /readiness wants a healthy one of each side.
+                # The proxy counts what it was told, not what is healthy.
                 health=Health(f"http://{address}:{port}/{'healthcheck' if layerwise else 'readiness'}"),
             )
         )

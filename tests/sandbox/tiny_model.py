@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write a tiny Llama whose greedy answers read like sentences and depend on the whole prompt.
 
-    engine/bin/python tiny_model.py FOLDER [STAMP]
+    engine/bin/python tiny_model.py FOLDER [--stamp NAME] [--seed NUMBER]
 
 Nothing is trained. The hidden state has two parts that never mix:
 
@@ -13,15 +13,17 @@ Nothing is trained. The hidden state has two parts that never mix:
   A token's own embedding is kept weak there, so the words depend on the keys and values of what came before:
   wrong or missing KV gives another answer, which is what a test of KV transfer has to see.
 
-The numbers come from Python's own generator, so every machine writes the same bytes.
+The numbers come from Python's own generator, so every machine writes the same bytes. Another seed makes a model with
+the same vocabulary and other keys and values: the negative control of a transfer.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy
@@ -52,7 +54,7 @@ SENTENCE: dict[str, str] = {
 }
 CLASSES = list(SENTENCE)
 
-# Strengths. Measured on 200 prompts, see README.md; a test of the model's promises is tests/unit/sandbox.
+# Strengths of the parts, found by trying; README.md says what came out.
 CLASS_EMBEDDING = 1.0
 CLASS_PREFERENCE = 40.0
 CONTENT_EMBEDDING = 1.0
@@ -99,8 +101,8 @@ def make_tokenizer(ids: dict[str, int], merges: list[tuple[str, str]]) -> Tokeni
     return tokenizer
 
 
-def make_weights(ids: dict[str, int], class_of: dict[str, str]) -> dict[str, numpy.ndarray]:
-    numbers = random.Random(SEED)
+def make_weights(ids: dict[str, int], class_of: dict[str, str], seed: int = SEED) -> dict[str, numpy.ndarray]:
+    numbers = random.Random(seed)
     classes = len(CLASSES)
 
     def noise(rows: int, columns: int, gain: float) -> numpy.ndarray:
@@ -150,7 +152,7 @@ def make_weights(ids: dict[str, int], class_of: dict[str, str]) -> dict[str, num
 
 
 def files(ids: dict[str, int]) -> dict[str, dict[str, object]]:
-    special = {"bos_token_id": ids[BOS], "eos_token_id": ids[EOS]}
+    special: dict[str, object] = {"bos_token_id": ids[BOS], "eos_token_id": ids[EOS]}
     return {
         "config.json": {
             "architectures": ["LlamaForCausalLM"],
@@ -178,14 +180,15 @@ def files(ids: dict[str, int]) -> dict[str, dict[str, object]]:
             "eos_token": EOS,
             "model_max_length": MAX_POSITIONS,
             "clean_up_tokenization_spaces": False,
-            "chat_template": "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+            "chat_template": "{% for message in messages %}"
+            "{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
             "{% if add_generation_prompt %}assistant:{% endif %}",
         },
     }
 
 
-def write(folder: Path, stamp: str | None) -> None:
-    """Each file appears whole, the stamp last: a reader or an interrupted run never sees half a model as a whole one."""
+def write(folder: Path, stamp: str, seed: int) -> None:
+    """Each file appears whole and the stamp last, so half a model is never taken for a whole one."""
     ids, merges, class_of = vocabulary()
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -197,15 +200,20 @@ def write(folder: Path, stamp: str | None) -> None:
 
     for old in folder.glob(".made-by-*"):
         old.unlink()
-    weights = make_weights(ids, class_of)
+    weights = make_weights(ids, class_of, seed)
     replace("model.safetensors", lambda path: save_file(weights, path, metadata={"format": "pt"}))
     replace("tokenizer.json", lambda path: make_tokenizer(ids, merges).save(str(path)))
-    for name, content in files(ids).items():
-        text = json.dumps(content, indent=2) + "\n"
-        replace(name, lambda path, text=text: path.write_text(text))
+    texts = {name: json.dumps(content, indent=2) + "\n" for name, content in files(ids).items()}
     if stamp:
-        replace(stamp, lambda path: path.write_text(""))
+        texts[stamp] = ""
+    for name, text in texts.items():
+        replace(name, partial(Path.write_text, data=text))
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)
+    parser = argparse.ArgumentParser(description="Write a tiny model for tests.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--stamp", default="", help="name of an empty file that says the model is whole")
+    parser.add_argument("--seed", type=int, default=SEED)
+    arguments = parser.parse_args()
+    write(arguments.folder, arguments.stamp, arguments.seed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, LogLine
@@ -127,7 +128,7 @@ def api_ready(topology: Topology, instance: Instance, others: int = 0) -> LogLin
 
 def _api_servers(arguments: tuple[str, ...]) -> int:
     count = 1
-    for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+    for argument, following in pairwise((*arguments, "")):
         match = re.fullmatch(r"(?:--api-server-count|-asc)(?:=(\d+))?", argument.replace("_", "-"))
         if match:
             count = int(match[1] or (following if following.isdigit() else count))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
@@ -28,16 +29,26 @@ _ABORT_VARIABLE = (("0.11.0", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT"), ("0.18.0", "VL
 # "KVCacheRecvingLayerThread listening on tcp://" since 0.23; one for each rank of the side that binds
 _LISTENING = r"listening on (path: )?tcp://"
 
+UNUSED_KEYS = ("bootstrap_port",)
 PLANNED_VARIABLES = {
     "VLLM_HOST_IP": "hosts.<name>.address",
     "HCCL_IF_IP": "hosts.<name>.address",
     "ASCEND_RT_VISIBLE_DEVICES": "devices",
     **{name: "abort_timeout" for _since, name in _ABORT_VARIABLE},
 }
+INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 
 
 def devices(instance: Instance) -> tuple[int, ...]:
     return instance.devices if instance.devices is not None else tuple(range(instance.tp * instance.dp))
+
+
+def _rank_devices(instance: Instance, rank: int) -> tuple[int, ...]:
+    return devices(instance)[rank * instance.tp : (rank + 1) * instance.tp]
+
+
+def bootstrap_port(instance: Instance, connector: Connector) -> int | None:
+    return None
 
 
 def processes(topology: Topology, instance: Instance, connector: Connector) -> tuple[Process, ...]:
@@ -47,8 +58,7 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
 def _process(topology: Topology, instance: Instance, connector: Connector, rank: int) -> Process:
     host = topology.hosts[instance.host]
     port = vllm.api_port(instance) + rank
-    own = devices(instance)[rank * instance.tp : (rank + 1) * instance.tp]
-    environment = vllm.environment(topology, instance, _planned(topology, instance, own))
+    environment = vllm.environment(topology, instance, _planned(topology, instance, rank))
     lines = [vllm.api_ready(topology, instance)]
     if instance.kind == connector.binds:
         lines.append(LogLine(_LISTENING, instance.tp))
@@ -60,25 +70,27 @@ def _process(topology: Topology, instance: Instance, connector: Connector, rank:
         instance=instance.name,
         where=instance.where,
         description=f"vLLM-Ascend {instance.kind} {instance.name}{f' rank {rank}' if group else ''} of {topology.name}",
-        argv=vllm.command(topology, instance, port, _transfer(topology, instance), _rank_options(topology, instance, rank)),
+        argv=vllm.command(
+            topology, instance, port, _transfer(topology, instance), _rank_options(topology, instance, rank)
+        ),
         environment=environment,
         timeout_stop=vllm.stop_timeout(topology),
-        claims=_claims(topology, instance, connector, rank, own, environment),
+        claims=_claims(topology, instance, connector, rank, environment),
         lines=tuple(lines),
         health=vllm.health(host.address, port),
     )
 
 
-def _planned(topology: Topology, instance: Instance, own: tuple[int, ...]) -> dict[str, str]:
+def _planned(topology: Topology, instance: Instance, rank: int) -> dict[str, str]:
     host = topology.hosts[instance.host]
     planned = {
         "VLLM_HOST_IP": host.address,
         "HCCL_IF_IP": host.address,
-        "ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, own)),
+        "ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, _rank_devices(instance, rank))),
         value_at(_ABORT_VARIABLE, topology.engine.version): str(topology.abort_timeout),
     }
     if host.interface:
-        planned |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME"), host.interface)
+        planned |= dict.fromkeys(INTERFACE_VARIABLES, host.interface)
     return planned
 
 
@@ -99,11 +111,13 @@ def _transfer(topology: Topology, instance: Instance) -> dict[str, Any]:
         for kind, side in ((PREFILL, topology.prefill), (DECODE, topology.decode))
         if side
     }
-    return vllm.transfer_config(topology, instance, kv_port=instance.kv_port or KV_PORT, kv_connector_extra_config=shapes)
+    return vllm.transfer_config(
+        topology, instance, kv_port=instance.kv_port or KV_PORT, kv_connector_extra_config=shapes
+    )
 
 
 def _claims(
-    topology: Topology, instance: Instance, connector: Connector, rank: int, own: tuple[int, ...], environment: dict[str, str]
+    topology: Topology, instance: Instance, connector: Connector, rank: int, environment: Mapping[str, str]
 ) -> tuple[Claim, ...]:
     address = topology.hosts[instance.host].address
     release = topology.mooncake.version
@@ -121,7 +135,7 @@ def _claims(
         # open only while the ranks of the group find each other
         dp_rpc_port = instance.dp_rpc_port or DP_RPC_PORT
         claims.append(exact("dp-rpc", address, dp_rpc_port, f"{instance.where}.dp_rpc_port", held=False))
-    claims += mooncake.adxl_pool(release, environment, own, f"{instance.where}.devices")
+    claims += mooncake.adxl_pool(release, environment, _rank_devices(instance, rank), f"{instance.where}.devices")
     claims += mooncake.rpc_pool(release, environment, instance.where)
     claims += pool("hccl", [(hccl_base, hccl_base + _HCCL_COUNT - 1)], instance.where)
     return tuple(claims)

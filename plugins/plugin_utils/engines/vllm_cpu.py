@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import re
-
 from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
@@ -18,11 +16,13 @@ BOOTSTRAP_PORT = 8998  # vllm/envs.py@v0.32.0
 # MooncakeBootstrapServer("0.0.0.0", port) whatever VLLM_HOST_IP says (mooncake_connector.py@v0.32.0)
 _BOOTSTRAP_ADDRESS = "0.0.0.0"
 
+UNUSED_KEYS = ("kv_port", "dp_rpc_port", "devices")
 PLANNED_VARIABLES = {
     "VLLM_HOST_IP": "hosts.<name>.address",
     "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT": "abort_timeout",
     "VLLM_MOONCAKE_BOOTSTRAP_PORT": "bootstrap_port",
 }
+INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME",)
 
 
 def bootstrap_port(instance: Instance, connector: Connector) -> int | None:
@@ -40,7 +40,7 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
     claims = [exact("api", host.address, port, f"{instance.where}.api_port")]
     lines = [vllm.api_ready(topology, instance)]
     if host.interface:
-        planned["GLOO_SOCKET_IFNAME"] = host.interface
+        planned |= dict.fromkeys(INTERFACE_VARIABLES, host.interface)
     if bootstrap:
         planned["VLLM_MOONCAKE_BOOTSTRAP_PORT"] = str(bootstrap)
         claims.append(exact("bootstrap", _BOOTSTRAP_ADDRESS, bootstrap, f"{instance.where}.bootstrap_port"))
@@ -48,13 +48,15 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         # (vllm/logger.py@v0.32.0), its "Application startup complete." cannot be told from the API server's.
         lines = [
             vllm.api_ready(topology, instance, others=1),
-            LogLine(re.escape(f"Mooncake Bootstrap Server started at {_BOOTSTRAP_ADDRESS}:{bootstrap}") + r"\b"),
+            LogLine(rf"Mooncake Bootstrap Server started at 0\.0\.0\.0:{bootstrap}\b"),
         ]
     environment = vllm.environment(topology, instance, planned)
     claims += mooncake.rpc_pool(topology.mooncake.version, environment, instance.where)
     # without mooncake_protocol the connector takes rdma, and on a host without RDMA silently falls back to tcp
     transfer = vllm.transfer_config(
-        topology, instance, kv_connector_extra_config={"mooncake_protocol": topology.connector.protocol or connector.protocols[0]}
+        topology,
+        instance,
+        kv_connector_extra_config={"mooncake_protocol": topology.connector.protocol or connector.protocols[0]},
     )
     return (
         Process(

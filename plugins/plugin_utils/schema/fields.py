@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads a mapping into a frozen dataclass whose fields say what may stand in it.
 
-The dataclasses are the schema: a field made with key() is a key of the file. Everything wrong is reported, nothing raises.
+The dataclasses are the schema: a field made with key() is a key of the file. What is wrong is reported, nothing raises.
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ class Key:
         return self.default is MISSING
 
 
-def key(kind: str, default: Any = MISSING, *, choices: tuple[str, ...] = (), section: Any = None, hint: str = "", least: int = 1) -> Any:
+def key(
+    kind: str,
+    default: Any = MISSING,
+    *,
+    choices: tuple[str, ...] = (),
+    section: Any = None,
+    hint: str = "",
+    least: int = 1,
+) -> Any:
     """A key of the file. hint says what it means for the plan when a required key is missing."""
     return field(metadata={"key": Key(kind, default, choices, section, hint, least)})
 
@@ -44,15 +52,15 @@ def keys(section: Any) -> dict[str, Key]:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"did you mean {close[0]}? " if close else ""
+    return f"did you mean {close[0]}?" if close else ""
 
 
 class _Wrong(Exception):
-    """A value that cannot be read; carries (rule, message, fix)."""
+    """A value that cannot be taken as it is. With instead the reading goes on, so that later faults show too."""
 
-    def __init__(self, message: str, fix: str, rule: str = "schema-type") -> None:
+    def __init__(self, message: str, fix: str, rule: str = "schema-type", instead: str | None = None) -> None:
         super().__init__(message)
-        self.rule, self.message, self.fix = rule, message, fix
+        self.rule, self.message, self.fix, self.instead = rule, message, fix, instead
 
 
 @dataclass
@@ -66,7 +74,10 @@ class Reader:
         known = keys(cls)
         if not isinstance(raw, Mapping):
             self.report.error(
-                "schema-type", where or "topology", f"has to be a mapping with {', '.join(known)}, not {_kind_of(raw)}.", "write it as `key: value` lines."
+                "schema-type",
+                where or "topology",
+                f"has to be a mapping with {', '.join(known)}, not {_kind_of(raw)}.",
+                "write it as `key: value` lines.",
             )
             self.broken.add(where)
             return None
@@ -78,7 +89,12 @@ class Reader:
             value = raw.get(name)
             if value is None:
                 if spec.required:
-                    self.report.error("schema-required", place, f"is required{spec.hint and ': ' + spec.hint}.", f"add `{name}:` there.")
+                    self.report.error(
+                        "schema-required",
+                        place,
+                        f"is required{spec.hint and ': ' + spec.hint}.",
+                        f"add `{name}:` there.",
+                    )
                     complete = False
                 values[name] = _default(spec)
                 continue
@@ -86,14 +102,16 @@ class Reader:
                 values[name] = self._value(spec, value, place)
             except _Wrong as wrong:
                 self.report.error(wrong.rule, place, wrong.message, wrong.fix)
-                complete = complete and not spec.required
-                values[name] = _default(spec)
+                complete = complete and not (spec.required and wrong.instead is None)
+                values[name] = wrong.instead or _default(spec)
             if spec.section is not None and spec.required and values[name] is None:
                 complete = False
         if not complete:
             self.broken.add(where)
             return None
-        return cls(**values, **extra)
+        # fields beside the keys say what the file only implies: where the entry stands, its name, its side
+        implied = {"where": where, **extra}
+        return cls(**values, **{name: value for name, value in implied.items() if name in _unkeyed(cls)})
 
     def _unknown_keys(self, raw: Mapping[Any, Any], known: Collection[str], where: str) -> None:
         for name in raw:
@@ -103,35 +121,32 @@ class Reader:
                     "schema-unknown-key",
                     place,
                     "is not a key of the topology, so it would have no effect.",
-                    f"{suggestion(str(name), known)}{where or 'The file'} takes {', '.join(known)}.",
+                    suggestion(str(name), known) or f"{where or 'the file'} takes {', '.join(known)}.",
                 )
 
     def _value(self, spec: Key, value: Any, place: str) -> Any:
         if spec.kind == "section":
-            return self.section(spec.section, value, place, **_placed(spec.section, where=place))
+            return self.section(spec.section, value, place)
         if spec.kind == "sections":
             if not isinstance(value, list):
-                raise _Wrong(f"has to be a list, not {_kind_of(value)}.", "write each entry as `- {name: ..., host: ...}`.")
-            extra = {"kind": place} if "kind" in _unkeyed(spec.section) else {}
-            entries = ((f"{place}[{index}]", item) for index, item in enumerate(value))
-            read = [self.section(spec.section, item, at, **_placed(spec.section, where=at), **extra) for at, item in entries]
+                raise _Wrong(
+                    f"has to be a list, not {_kind_of(value)}.", "write each entry as `- {name: ..., host: ...}`."
+                )
+            read = [self.section(spec.section, item, f"{place}[{n}]", kind=place) for n, item in enumerate(value)]
             return tuple(item for item in read if item is not None)
         if spec.kind == "named":
             if not isinstance(value, Mapping):
-                raise _Wrong(f"has to be a mapping from name to entry, not {_kind_of(value)}.", "write each entry as `name: {...}`.")
-            named = ((str(name), f"{place}.{name}", item) for name, item in value.items())
-            sections = {name: self.section(spec.section, {} if item is None else item, at, **_placed(spec.section, where=at, name=name)) for name, at, item in named}
-            return {name: item for name, item in sections.items() if item is not None}
+                raise _Wrong(f"has to be a mapping, not {_kind_of(value)}.", "write each entry as `name: {...}`.")
+            named = {
+                str(name): self.section(spec.section, item or {}, f"{place}.{name}", name=str(name))
+                for name, item in value.items()
+            }
+            return {name: item for name, item in named.items() if item is not None}
         return _SCALARS[spec.kind](value, spec)
 
 
 def _unkeyed(section: Any) -> set[str]:
     return {item.name for item in fields(section)} - set(keys(section))
-
-
-def _placed(section: Any, **known: str) -> dict[str, str]:
-    """Those of the given values that the dataclass has a field for beside its keys."""
-    return {name: value for name, value in known.items() if name in _unkeyed(section)}
 
 
 def _default(spec: Key) -> Any:
@@ -161,7 +176,9 @@ def _text(value: Any, spec: Key) -> str:
         raise _Wrong("is empty.", "give it a value or leave the key out.")
     if spec.choices and text not in spec.choices:
         raise _Wrong(
-            f"cannot be {text!r}.", f"{suggestion(text, spec.choices)}Choose one of {', '.join(spec.choices)}.", "schema-choice"
+            f"cannot be {text!r}.",
+            suggestion(text, spec.choices) or f"choose one of {', '.join(spec.choices)}.",
+            "schema-choice",
         )
     return text
 
@@ -176,19 +193,27 @@ def _integer(value: Any, spec: Key) -> int:
 
 def _port(value: Any, spec: Key) -> int:
     if _integer(value, spec) > MAX_PORT:
-        raise _Wrong(f"is {value}, but ports end at {MAX_PORT}.", "choose a port between 1024 and 29999.", "port-out-of-range")
+        raise _Wrong(
+            f"is {value}, but ports end at {MAX_PORT}.", "choose a port between 1024 and 29999.", "port-out-of-range"
+        )
     return int(value)
 
 
 def _version(value: Any, spec: Key) -> str:
     if isinstance(value, float):
-        raise _Wrong(f"was read as the number {value}, which drops final zeros.", f'put it into quotes: "{value}".')
+        raise _Wrong(
+            f"was read as the number {value}, which drops final zeros.",
+            f'put it into quotes: "{value}".',
+            instead=str(value),
+        )
     text = _text(value, spec)
     try:
         version_key(text)
     except ValueError as error:
         raise _Wrong(
-            f"{error}; which ports and settings are right depends on it.", "write a release such as 0.32.0 or 0.23.0rc1.", "version-invalid"
+            f"{error}; which ports and settings are right depends on it.",
+            "write a release such as 0.32.0 or 0.23.0rc1.",
+            "version-invalid",
         ) from None
     return text
 
@@ -221,7 +246,9 @@ def _items(value: Any, convert: Callable[[Any], Any], what: str) -> tuple[Any, .
 def _word(value: Any) -> str:
     """Text as a program sees it: a number is fine, a YAML true is not, for programs differ in how they spell it."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _Wrong(f"holds {_kind_of(value)}, but has to hold texts or numbers.", 'put it into quotes, such as "1" or "true".')
+        raise _Wrong(
+            f"holds {_kind_of(value)}, but has to hold texts or numbers.", 'put it into quotes, such as "1" or "true".'
+        )
     return str(value)
 
 
@@ -239,13 +266,17 @@ def _numbers(value: Any, spec: Key) -> tuple[int, ...]:
 
 def _variables(value: Any, spec: Key) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise _Wrong(f"has to be a mapping from name to value, not {_kind_of(value)}.", "write it as `NAME: value` lines.")
+        raise _Wrong(
+            f"has to be a mapping from name to value, not {_kind_of(value)}.", "write it as `NAME: value` lines."
+        )
     return {str(name): _word(item) for name, item in value.items()}
 
 
 def _mapping(value: Any, spec: Key) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _Wrong(f"has to be a mapping from name to value, not {_kind_of(value)}.", "write it as `name: value` lines.")
+        raise _Wrong(
+            f"has to be a mapping from name to value, not {_kind_of(value)}.", "write it as `name: value` lines."
+        )
     return value
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What may stand in topology.yml. The manual of these keys is the DOCUMENTATION of the inventory plugin."""
 
+# ruff: noqa: RUF009  (key() returns a dataclasses.field)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

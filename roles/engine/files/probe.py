@@ -45,7 +45,7 @@ def locked(text: str) -> dict[str, str]:
 
 def same_version(found: str, wanted: str) -> bool:
     """A plan says 0.32.0 and means every build of it (0.32.0+cpu, 0.32.0+empty); with a build it means that one."""
-    return found == wanted or ("+" not in wanted and found.split("+")[0] == wanted)
+    return found == wanted or ("+" not in wanted and found.partition("+")[0] == wanted)
 
 
 def interpreter_of(script: str) -> str | None:
@@ -61,47 +61,47 @@ def interpreter_of(script: str) -> str | None:
     return found.group(1) if found else None
 
 
-def result(state: str, problems: list[str], python: str | None = None) -> dict[str, Any]:
-    return {
-        "state": state,
-        "problems": problems,
-        "python": python,
-        "base_python": f"{sys.version_info[0]}.{sys.version_info[1]}",
-    }
+class Unusable(Exception):
+    """The place holds nothing that could be compared. Arguments: state, what is there instead."""
 
 
-def probe(asked: dict[str, Any]) -> dict[str, Any]:
-    path = asked["path"]
-    command = os.path.join(path, "bin", "vllm")
-    if asked["mode"] == "installed":
-        if not os.path.isfile(command):
-            return result("absent", [f"{command} does not exist"])
-        if not os.access(command, os.X_OK):
-            return result("foreign", [f"{command} is not executable"])
-        python = interpreter_of(command)
-        if python is None:
-            return result("foreign", [f"{command} does not say by its first line which Python runs it"])
-    else:
+def find_python(mode: str, path: str) -> str:
+    """The Python whose packages are the engine's."""
+    if mode == "venv":
         python = os.path.join(path, "bin", "python")
         if not os.path.lexists(python):
-            return result("absent", [f"{path} holds no virtual environment"])
+            raise Unusable("absent", f"{path} holds no virtual environment")
         if not os.path.isfile(os.path.join(path, "pyvenv.cfg")):
-            return result("foreign", [f"{path} has a Python but is no virtual environment (no pyvenv.cfg)"])
+            raise Unusable("foreign", f"{path} has a Python but is no virtual environment (no pyvenv.cfg)")
+        return python
+    command = os.path.join(path, "bin", "vllm")
+    if not os.path.isfile(command):
+        raise Unusable("absent", f"{command} does not exist")
+    if not os.access(command, os.X_OK):
+        raise Unusable("foreign", f"{command} is not executable")
+    behind = interpreter_of(command)
+    if behind is None:
+        raise Unusable("foreign", f"{command} does not say in its first lines which Python runs it")
+    return behind
 
-    wanted = {**locked(asked.get("lock", "")), **asked.get("packages", {})}
-    modules = asked.get("modules", {})
-    question = json.dumps({"packages": list(wanted), "modules": list(modules)})
+
+def ask(python: str, packages: list[str], modules: list[str]) -> dict[str, Any]:
+    question = json.dumps({"packages": packages, "modules": modules})
+    argv = [python, "-I", "-c", INSIDE]
     try:
-        answer = subprocess.run([python, "-I", "-c", INSIDE], input=question, capture_output=True, text=True, check=False)
+        answer = subprocess.run(argv, input=question, capture_output=True, text=True, check=False)
     except OSError as error:
-        return result("foreign", [f"{python} cannot be run: {error.strerror}"])
+        raise Unusable("foreign", f"{python} cannot be run: {error.strerror}") from error
     if answer.returncode != 0:
         last = (answer.stderr.strip().splitlines() or ["no output"])[-1]
-        return result("foreign", [f"{python} ended with code {answer.returncode}: {last}"])
-    found = json.loads(answer.stdout)
+        raise Unusable("foreign", f"{python} ended with code {answer.returncode}: {last}")
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
 
+
+def differences(found: dict[str, Any], packages: dict[str, str], modules: dict[str, str]) -> list[str]:
     problems = []
-    for name, version in wanted.items():
+    for name, version in packages.items():
         have = found["versions"][name]
         if have is None:
             problems.append(f"{name} is not installed, {version} is wanted")
@@ -110,9 +110,27 @@ def probe(asked: dict[str, Any]) -> dict[str, Any]:
     for name, digest in modules.items():
         if found["digests"].get(name) != digest:
             problems.append(f"module {name} is not the one of this collection")
-    if asked["mode"] == "venv" and not problems and not os.access(command, os.X_OK):
-        problems.append(f"{command} is missing or not executable")
-    return result("incomplete" if problems else "complete", problems, found["python"])
+    return problems
+
+
+def probe(asked: dict[str, Any]) -> dict[str, Any]:
+    packages = {**locked(asked.get("lock", "")), **asked.get("packages", {})}
+    modules = asked.get("modules", {})
+    command = os.path.join(asked["path"], "bin", "vllm")
+    python = None
+    try:
+        found = ask(find_python(asked["mode"], asked["path"]), list(packages), list(modules))
+    except Unusable as error:
+        state, problem = error.args
+        problems = [problem]
+    else:
+        python = found["python"]
+        problems = differences(found, packages, modules)
+        if not problems and not os.access(command, os.X_OK):
+            problems = [f"{command} is missing or not executable"]
+        state = "incomplete" if problems else "complete"
+    base_python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    return {"state": state, "problems": problems, "python": python, "base_python": base_python}
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Look at the Mooncake of a host and try it. Reads only; standard library of Python 3.9.
 
-Standard input: JSON {path, version, packages: names that are right, prove: [engine, master]}. Standard output: JSON
-{installed: {name: version}, wheel_problems, proof_problems, foreign, python, base_python, glibc}.
+Standard input: JSON {path, version, packages: names that are right, prove: [engine, store, master]}. Standard output:
+JSON {installed: {name: version}, wheel_problems, proof_problems, foreign, python, base_python, glibc}.
 
 wheel_problems is about what pip installs, proof_problems about what the dynamic loader needs from the host.
 """
@@ -24,7 +24,7 @@ VARIANTS = ("mooncake-transfer-engine", "mooncake-transfer-engine-non-cuda", "mo
 
 # What the libraries of the 0.3.13.post1 wheels ask of the host (readelf), and where it comes from.
 ADVICE = (
-    (r"libibverbs|librdmacm", "RDMA user space: libibverbs1 and librdmacm1 on Debian, libibverbs and librdmacm on RedHat"),
+    (r"libibverbs|librdmacm", "libibverbs1 and librdmacm1 on Debian, libibverbs and librdmacm on RedHat"),
     (r"libnuma", "libnuma1 on Debian, numactl-libs on RedHat"),
     (r"libcurl", "libcurl4 on Debian, libcurl on RedHat"),
     (
@@ -69,11 +69,13 @@ def missing_libraries(ldd_output: str) -> list[str]:
     return sorted(set(names)) + sorted(set(versions))
 
 
-def with_advice(name: str) -> str:
-    for pattern, advice in ADVICE:
-        if re.search(pattern, name):
-            return f"{name} is missing ({advice})"
-    return f"{name} is missing"
+def with_advice(missing: list[str]) -> list[str]:
+    """One sentence for all that have the same way out."""
+    groups: dict[str, list[str]] = {}
+    for name in missing:
+        advice = next((text for pattern, text in ADVICE if re.search(pattern, name)), "")
+        groups.setdefault(advice, []).append(name)
+    return [f"missing {', '.join(names)}" + (f" ({advice})" if advice else "") for advice, names in groups.items()]
 
 
 def explain(what: str, binary: str, output: str) -> list[str]:
@@ -81,22 +83,35 @@ def explain(what: str, binary: str, output: str) -> list[str]:
     _, listed, complaints = run(["ldd", binary])
     missing = missing_libraries(listed + complaints)
     if not missing:
-        missing = missing_libraries(output) or re.findall(r"(lib\S+?\.so[.\d]*): cannot open shared object", output)
+        missing = missing_libraries(output) or sorted(set(re.findall(r"(lib[^\s'\"]+): cannot open shared", output)))
     if missing:
-        return [f"{what}: {with_advice(name)}" for name in missing]
+        return [f"{what}: {text}" for text in with_advice(missing)]
     return [f"{what}: {(output.strip().splitlines() or ['ended without a word'])[-1]}"]
 
 
 def prove(what: str, python: str, folder: str) -> list[str]:
-    if what == "engine":
-        name = "from mooncake.engine import TransferEngine"
+    if what == "master":
+        # The binary, not the console script of the same name: that one is only a wrapper.
+        binary = os.path.join(folder, "mooncake_master")
+        argv, title = [binary, "--version"], "mooncake_master --version"
+    else:
         # Not isolated (-I): this must see the environment that the engine will see, PYTHONPATH of CANN included.
-        code, out, err = run([python, "-c", name])
-        return explain(name, os.path.join(folder, "engine.so"), out + err) if code else []
-    binary = os.path.join(folder, "mooncake_master")
-    # The binary, not the console script of the same name: that one is only a wrapper.
-    code, out, err = run([binary, "--version"])
-    return explain("mooncake_master --version", binary, out + err) if code else []
+        binary = os.path.join(folder, f"{what}.so")
+        argv, title = [python, "-c", f"import mooncake.{what}"], f"import mooncake.{what}"
+    code, out, err = run(argv)
+    return explain(title, binary, out + err) if code else []
+
+
+def wheel_problems(installed: dict[str, str], packages: list[str], version: str) -> list[str]:
+    right = [name for name in installed if name in packages]
+    wrong = [name for name in installed if name not in packages]
+    problems = [f"{name} is {installed[name]}, {version} is wanted" for name in right if installed[name] != version]
+    if not right:
+        problems.append(f"{' or '.join(packages)} is not installed, {version} is wanted")
+    if wrong or len(right) > 1:
+        together = ", ".join(sorted(installed))
+        problems.append(f"variants that overwrite one another must not be there: {together}")
+    return problems
 
 
 def probe(asked: dict[str, Any]) -> dict[str, Any]:
@@ -123,14 +138,7 @@ def probe(asked: dict[str, Any]) -> dict[str, Any]:
     found["python"], installed = answer["python"], answer["versions"]
     found["installed"] = installed
 
-    right = [name for name in installed if name in asked["packages"]]
-    if not right:
-        found["wheel_problems"].append(f"{' or '.join(asked['packages'])} is not installed, {asked['version']} is wanted")
-    for name in right:
-        if installed[name] != asked["version"]:
-            found["wheel_problems"].append(f"{name} is {installed[name]}, {asked['version']} is wanted")
-    if len(installed) > 1 or (installed and not right):
-        found["wheel_problems"].append(f"variants that overwrite one another are installed: {', '.join(sorted(installed))}")
+    found["wheel_problems"] = wheel_problems(installed, asked["packages"], asked["version"])
     if not found["wheel_problems"]:
         for what in asked["prove"]:
             found["proof_problems"] += prove(what, python, answer["folder"])

@@ -2,7 +2,8 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep vllm-router's engine ids true: `exec` starts a router and records what it knows, `watch` acts when it is stale.
+"""Keep vllm-router's engine ids true: `exec` starts a router and records what it knows, `watch` acts when
+it is stale, `wait` ends when it is not.
 
 vllm-router with --kv-connector mooncake asks each prefill's bootstrap server for its engine ids once, at its start
 (vllm-router 0.1.17, VllmPDRouter). A prefill has new ids after every restart (vLLM 0.32.0, MooncakeConnector), the
@@ -342,6 +343,20 @@ class Watcher:
                 return f"it is still starting with {', '.join(stale)}"
         return ""
 
+    def lacks(self, router: Router, now: float) -> str:
+        """What this router still lacks to serve every healthy prefill; empty when nothing."""
+        if router.process is None:
+            return f"{router.name} does not run, or waits for a prefill (see its log)"
+        if router.status != 200:
+            return f"{router.name} gives status {router.status} on /readiness"
+        needs = self.reason(router)
+        if needs:
+            return f"{router.name} has to restart {needs}"
+        stale = self.stale(router)
+        if stale:
+            return f"{router.name} may still send to {', '.join(stale)}"
+        return "" if router.serves(now, self.settle) else f"{router.name} became ready only just now"
+
     def restart(self, router: Router, now: float) -> None:
         if router.kill_at is not None:
             if now >= router.kill_at and router.send(signal.SIGKILL):
@@ -373,6 +388,21 @@ def run_watch(runtimes: List[Path], drain: float, settle: float, interval: float
         time.sleep(max(0.05, interval - (time.monotonic() - began)))
 
 
+def run_wait(runtimes: List[Path], timeout: float, settle: float, interval: float = 0.25) -> int:
+    watcher = Watcher(runtimes, 0.0, settle, timeout=1.0)
+    end = time.monotonic() + timeout
+    while True:
+        now = time.monotonic()
+        watcher.look(now)
+        missing = [text for text in (watcher.lacks(router, now) for router in watcher.routers) if text]
+        if not missing:
+            return 0
+        if now >= end:
+            say(f"not within {timeout:g} s: " + "; ".join(missing))
+            return 1
+        time.sleep(interval)
+
+
 def main(argv: Optional[List[str]] = None) -> NoReturn:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -383,7 +413,13 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
     watch.add_argument("--drain-timeout", type=float, default=300.0, help="seconds a router may take to end")
     watch.add_argument("--settle", type=float, default=2.0, help="seconds a router is ready before the next may go")
     watch.add_argument("--interval", type=float, default=1.0, help="seconds between looks")
+    wait = verbs.add_parser("wait", help="wait until the routers serve with the engine ids of now")
+    wait.add_argument("runtime", nargs="+", type=Path, help="runtime directory of each router")
+    wait.add_argument("--timeout", type=float, default=120.0, help="seconds to wait")
+    wait.add_argument("--settle", type=float, default=2.0, help="seconds a router has to be ready")
     args = parser.parse_args(argv)
+    if args.verb == "wait":
+        sys.exit(run_wait(args.runtime, args.timeout, args.settle))
     if args.verb == "watch":
         run_watch(args.runtime, args.drain_timeout, args.settle, args.interval)
     command = args.command[1:] if args.command[:1] == ["--"] else args.command

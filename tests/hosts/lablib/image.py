@@ -10,8 +10,8 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from .machine import HERE, LabError, Machine, tail
 
@@ -20,21 +20,54 @@ LABEL = "mooncake-pd.image"
 CHANGES = ('CMD ["/usr/local/sbin/lab-init"]', "STOPSIGNAL SIGRTMIN+3")
 PARTS = ("lab-init", "lab-packages", "lab-setup")
 
-PACKAGES = (
-    "systemd systemd-sysv dbus libpam-systemd python3 python3-apt openssh-server iproute2 iputils-ping procps kmod"
-    " netbase sudo ca-certificates curl logrotate"
-).split()
+PACKAGES = [
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "libpam-systemd",
+    "python3",
+    "python3-apt",
+    "openssh-server",
+    "iproute2",
+    "iputils-ping",
+    "procps",
+    "kmod",
+    "netbase",
+    "sudo",
+    "ca-certificates",
+    "curl",
+    "logrotate",
+]
 # A role installs these for real; they and what they need lie in the image.
-LATER = "haproxy libibverbs1 librdmacm1 libnuma1 python3-venv".split()
+LATER = ["haproxy", "libibverbs1", "librdmacm1", "libnuma1", "python3-venv"]
 # No consoles, no devices and no clock of their own; timers would work in the middle of a test.
-MASKED = (
-    "getty.target getty@.service console-getty.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer"
-    " e2scrub_all.timer e2scrub_reap.service fstrim.timer systemd-timesyncd.service systemd-resolved.service"
-    " systemd-networkd.service systemd-networkd.socket systemd-networkd-wait-online.service systemd-udevd.service"
-    " systemd-udev-trigger.service modprobe@.service systemd-modules-load.service sys-kernel-debug.mount"
-    " sys-kernel-tracing.mount sys-kernel-config.mount sys-fs-fuse-connections.mount dev-hugepages.mount"
-    " proc-sys-fs-binfmt_misc.automount proc-sys-fs-binfmt_misc.mount"
-).split()
+MASKED = [
+    "getty.target",
+    "getty@.service",
+    "console-getty.service",
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "systemd-timesyncd.service",
+    "systemd-resolved.service",
+    "systemd-networkd.service",
+    "systemd-networkd.socket",
+    "systemd-networkd-wait-online.service",
+    "systemd-udevd.service",
+    "systemd-udev-trigger.service",
+    "modprobe@.service",
+    "systemd-modules-load.service",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "sys-kernel-config.mount",
+    "sys-fs-fuse-connections.mount",
+    "dev-hugepages.mount",
+    "proc-sys-fs-binfmt_misc.automount",
+    "proc-sys-fs-binfmt_misc.mount",
+]
 
 # Suffixes of a distribution's own suites; anything else with the codename in it is a third party's.
 POCKETS = ("", "-updates", "-security")
@@ -60,7 +93,9 @@ def one_line_sources(text: str, suite: str) -> list[str]:
     """The lines of a sources.list that are the distribution's own for this suite."""
     kept = []
     for line in text.splitlines():
-        match = re.match(r"\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>[^#]+)", line)
+        match = re.match(
+            r"\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>[^#]+)", line
+        )
         if match is None or not _usable(match["uri"]) or "main" not in match["components"].split():
             continue
         signed = re.search(r"signed-by=(\S+)", match["options"] or "", re.I)
@@ -88,7 +123,9 @@ def deb822_sources(text: str, suite: str) -> list[str]:
         suites = [word for word in value.get("suites", "").split() if word in {suite + pocket for pocket in POCKETS}]
         uris = [word for word in value.get("uris", "").split() if _usable(word)]
         if (
-            not suites or not uris or "deb" not in value.get("types", "").split()
+            not suites
+            or not uris
+            or "deb" not in value.get("types", "").split()
             or "main" not in value.get("components", "").split()
             or value.get("enabled", "yes").lower() in ("no", "false")
             or not _own_keyring(value.get("signed-by", ""))
@@ -102,7 +139,12 @@ def deb822_sources(text: str, suite: str) -> list[str]:
 def recipe(suite: str, sources: Sequence[str], parts: dict[str, str]) -> str:
     """Twelve hex digits that change when the image would be another one."""
     digest = hashlib.sha256()
-    for piece in (*mmdebstrap_args(suite, "", [], ""), *CHANGES, *sources, *(f"{name}\0{text}" for name, text in sorted(parts.items()))):
+    for piece in (
+        *mmdebstrap_args(suite, "", [], ""),
+        *CHANGES,
+        *sources,
+        *(f"{name}\0{text}" for name, text in sorted(parts.items())),
+    ):
         digest.update(piece.encode() + b"\0")
     return digest.hexdigest()[:12]
 
@@ -110,16 +152,25 @@ def recipe(suite: str, sources: Sequence[str], parts: dict[str, str]) -> str:
 def mmdebstrap_args(suite: str, target: str, mirrors: Sequence[str], parts: str) -> list[str]:
     inside = "/usr/local/sbin"
     return [
-        "mmdebstrap", "--quiet", "--variant=minbase", "--include=" + ",".join(PACKAGES),
-        "--aptopt=Acquire::Languages \"none\"", "--aptopt=APT::Install-Recommends \"false\"",
-        "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-        "--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=force-unsafe-io",
-        "--skip=output/dev", "--skip=cleanup/apt",
+        "mmdebstrap",
+        "--quiet",
+        "--variant=minbase",
+        "--include=" + ",".join(PACKAGES),
+        '--aptopt=Acquire::Languages "none"',
+        '--aptopt=APT::Install-Recommends "false"',
+        "--dpkgopt=path-exclude=/usr/share/doc/*",
+        "--dpkgopt=path-exclude=/usr/share/man/*",
+        "--dpkgopt=path-exclude=/usr/share/locale/*",
+        "--dpkgopt=force-unsafe-io",
+        "--skip=output/dev",
+        "--skip=cleanup/apt",
         *(f"--customize-hook=copy-in '{parts}/{name}' {inside}" for name in PARTS),
-        f"--customize-hook=chroot \"$1\" {inside}/lab-packages {' '.join(LATER)}",
-        f"--customize-hook=chroot \"$1\" {inside}/lab-setup {' '.join(MASKED)}",
-        f"--customize-hook=rm \"$1\"{inside}/lab-setup \"$1\"{inside}/lab-packages",
-        suite, target, *mirrors,
+        f'--customize-hook=chroot "$1" {inside}/lab-packages {" ".join(LATER)}',
+        f'--customize-hook=chroot "$1" {inside}/lab-setup {" ".join(MASKED)}',
+        f'--customize-hook=rm "$1"{inside}/lab-setup "$1"{inside}/lab-packages',
+        suite,
+        target,
+        *mirrors,
     ]
 
 
@@ -131,7 +182,9 @@ class Image:
         self.suite = suite or here
         self.family = release.get("ID", "")
         if not re.fullmatch(r"[a-z][a-z0-9-]*", self.suite):
-            raise LabError(f"no suite to build hosts from: /etc/os-release names no codename; give one with --suite (got {self.suite!r})")
+            raise LabError(
+                f"no suite to build hosts from: /etc/os-release names no codename; give one with --suite (got {self.suite!r})"
+            )
         lines: list[str] = []
         stanzas: list[str] = []
         if self.suite == here:
@@ -186,13 +239,18 @@ class Image:
         tar = work / "root.tar"
         env = {"TMPDIR": str(work), "LC_ALL": "C.UTF-8", "PATH": machine.path}
         for scheme in ("http", "https"):
-            proxy = machine.run(["apt-config", "shell", "PROXY", f"Acquire::{scheme}::Proxy"], why="asking apt for its proxy").stdout
+            proxy = machine.run(
+                ["apt-config", "shell", "PROXY", f"Acquire::{scheme}::Proxy"], why="asking apt for its proxy"
+            ).stdout
             found = re.search(r"PROXY='(.+)'", proxy)
             given = os.environ.get(f"{scheme}_proxy") or (found[1] if found else "")
             if given:
                 env[f"{scheme}_proxy"] = given
-        done = machine.run(machine.as_root(mmdebstrap_args(self.suite, str(tar), mirrors, str(parts)), env), check=False,
-                           why="building the image")
+        done = machine.run(
+            machine.as_root(mmdebstrap_args(self.suite, str(tar), mirrors, str(parts)), env),
+            check=False,
+            why="building the image",
+        )
         if done.returncode != 0:
             log = machine.labs / "image.log"
             machine.write(log, done.stdout + done.stderr)
@@ -202,13 +260,19 @@ class Image:
             )
         machine.say("packages unpacked; taking the image into podman's store")
         changes = [*CHANGES, f"LABEL {LABEL}={self.suite}"]
-        machine.pod("import", "--quiet", *(word for change in changes for word in ("--change", change)), str(tar), self.name,
-                    why="podman import")
+        machine.pod(
+            "import",
+            "--quiet",
+            *(word for change in changes for word in ("--change", change)),
+            str(tar),
+            self.name,
+            why="podman import",
+        )
 
     def remove_old(self) -> None:
         """Images of an earlier recipe for this suite, unless hosts still run from them."""
         for image in self.machine.pod_json("images", "--filter", f"label={LABEL}={self.suite}", "--format", "json"):
-            for name in image.get("Names") or []:
-                if name != self.name and name.startswith(REPOSITORY + ":"):
+            for name in image.get("Names") or [image["Id"]]:
+                if name != self.name and (name == image["Id"] or name.startswith(REPOSITORY + ":")):
                     gone = self.machine.pod("rmi", name, check=False).returncode == 0
                     self.machine.say(f"{'removed' if gone else 'kept, hosts use it:'} {name}")

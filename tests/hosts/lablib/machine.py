@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any
 
 HERE = Path(__file__).resolve().parent.parent
 DEFAULT_CACHE = "/var/cache/mooncake-pd"
@@ -53,7 +54,7 @@ class Machine:
         self.labs = self.cache / "labs"
         self._asked = False
 
-    # -- commands ------------------------------------------------------------------------------------------------
+    # -- commands
     def which(self, name: str) -> str | None:
         return shutil.which(name, path=self.path)
 
@@ -64,49 +65,71 @@ class Machine:
             return command
         if not self.which("sudo"):
             raise LabError("the hosts need root: you are not root and there is no sudo; run as root, or install sudo")
-        if sys.stdin.isatty():
-            if not self._asked:  # ask once, before commands run side by side
-                self._asked = True
-                if subprocess.run(["sudo", "-v"], check=False).returncode != 0:
-                    raise LabError("the hosts need root: sudo let you not through; run as root, or get sudo rights")
-            return ["sudo", *command]
-        return ["sudo", "-n", *command]
+        sudo = ["sudo"] if sys.stdin.isatty() else ["sudo", "-n"]
+        if not self._asked:  # once, before commands run side by side; a password is asked for only on a terminal
+            self._asked = True
+            ask = [*sudo, "-v"] if sys.stdin.isatty() else [*sudo, "true"]
+            if (
+                subprocess.run(ask, check=False, stderr=None if sys.stdin.isatty() else subprocess.DEVNULL).returncode
+                != 0
+            ):
+                raise LabError(
+                    "the hosts need root and sudo lets you not through (or wants a password); run as root, or `sudo -v` first"
+                )
+        return [*sudo, *command]
 
     def podman(self, *args: str) -> list[str]:
         env = {"CONTAINERS_CONF": str(HERE / "containers.conf"), "NETAVARK_FW": "iptables"}
         return self.as_root(["podman", *args], env)
 
-    def run(self, argv: Sequence[str], *, check: bool = True, feed: bytes | None = None, timeout: float | None = None,
-            why: str = "") -> subprocess.CompletedProcess[str]:
-        environ = {**os.environ, "PATH": self.path, "LC_ALL": "C"}
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        check: bool = True,
+        feed: bytes | None = None,
+        timeout: float | None = None,
+        why: str = "",
+    ) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "PATH": self.path, "LC_ALL": "C.UTF-8"}
         try:
-            done = subprocess.run(list(argv), input=feed, stdin=subprocess.DEVNULL if feed is None else None,
-                                  capture_output=True, env=environ, timeout=timeout, check=False)
+            done = subprocess.run(
+                list(argv),
+                input=feed,
+                stdin=subprocess.DEVNULL if feed is None else None,
+                capture_output=True,
+                env=environ,
+                timeout=timeout,
+                check=False,
+            )
         except FileNotFoundError:
-            raise LabError(f"{argv[0]} is missing on this machine{why and ': ' + why}; `lab packages` installs it") from None
+            raise LabError(
+                f"{argv[0]} is missing on this machine{why and ': ' + why}; `lab packages` installs it"
+            ) from None
         except subprocess.TimeoutExpired:
-            raise LabError(f"{short(argv)} gave no answer in {timeout:.0f} s{why and ': ' + why}; look at the machine's load") from None
+            raise LabError(
+                f"{short(argv)} gave no answer in {timeout:.0f} s{why and ': ' + why}; look at the machine's load"
+            ) from None
         result = subprocess.CompletedProcess(
             done.args, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
         )
         if check and result.returncode != 0:
             said = tail(result.stderr) or tail(result.stdout) or f"exit code {result.returncode}"
-            if argv[:2] == ["sudo", "-n"] and "password" in said:
-                raise LabError("the hosts need root: sudo asks for a password; run `sudo -v` first, or run as root")
             raise LabError(f"{why or short(argv)} failed: {said}")
         return result
 
     def sudo(self, *argv: str, check: bool = True, why: str = "") -> subprocess.CompletedProcess[str]:
         return self.run(self.as_root(argv), check=check, why=why)
 
-    def pod(self, *args: str, check: bool = True, feed: bytes | None = None, timeout: float | None = 300,
-            why: str = "") -> subprocess.CompletedProcess[str]:
+    def pod(
+        self, *args: str, check: bool = True, feed: bytes | None = None, timeout: float | None = 300, why: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         return self.run(self.podman(*args), check=check, feed=feed, timeout=timeout, why=why)
 
     def pod_json(self, *args: str) -> list[Any]:
         return json.loads(self.pod(*args).stdout or "[]") or []
 
-    # -- files ---------------------------------------------------------------------------------------------------
+    # -- files
     def open_cache(self) -> None:
         """The cache belongs to the caller, wherever it lies."""
         if not self.labs.is_dir():
@@ -118,7 +141,9 @@ class Machine:
                     if not folder.is_dir():
                         self.sudo("install", "-d", "-o", user, str(folder), why=f"making {folder}")
             except OSError as error:
-                raise LabError(f"no cache folder {self.labs}: {error.strerror}; set MOONCAKE_PD_CACHE to another one") from None
+                raise LabError(
+                    f"no cache folder {self.labs}: {error.strerror}; set MOONCAKE_PD_CACHE to another one"
+                ) from None
         if not os.access(self.labs, os.W_OK | os.X_OK):
             raise LabError(
                 f"{self.labs} belongs to another user: run as that user, set MOONCAKE_PD_CACHE to a folder of your own,"
@@ -159,6 +184,10 @@ class Machine:
 
 def short(argv: Sequence[str]) -> str:
     """A command as a person would name it."""
-    words = [word for word in argv if word not in ("sudo", "-n", "env") and not word.startswith(("CONTAINERS_CONF=", "NETAVARK_FW="))]
+    words = [
+        word
+        for word in argv
+        if word not in ("sudo", "-n", "env") and not word.startswith(("CONTAINERS_CONF=", "NETAVARK_FW="))
+    ]
     text = " ".join(words)
     return f"`{text if len(text) <= 100 else text[:97] + '...'}`"

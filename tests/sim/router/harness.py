@@ -38,6 +38,7 @@ def request(
     port: int,
     path: str,
     body: dict[str, Any] | None = None,
+    *,
     timeout: float = 5.0,
     headers: dict[str, str] | None = None,
     method: str | None = None,
@@ -265,7 +266,7 @@ class Load:
             stream = not stream
             at = time.monotonic()
             body = {"model": "tiny", "prompt": "x" * 4000, "max_tokens": 4, "stream": stream}
-            status, data, kind = request(self.port, "/v1/completions", body, self.timeout, self.headers)
+            status, data, kind = request(self.port, "/v1/completions", body, timeout=self.timeout, headers=self.headers)
             verdict = "ok"
             if status == -1:
                 verdict = "hung" if b"timed out" in data else f"broken {data[:60]!r}"

@@ -49,8 +49,9 @@ def cpu_device_index() -> int:
 
 def register() -> None:
     """Entry point: called by vLLM in every process before the engine is built."""
-    import torch
-    from vllm.platforms import current_platform
+    # Only here: this module is also read where there is no vLLM yet, as when it is built.
+    import torch  # noqa: PLC0415
+    from vllm.platforms import current_platform  # noqa: PLC0415
 
     if not current_platform.is_cpu() or torch.accelerator.is_available():
         return

@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real HAProxy and real vllm-router on 127.0.0.1, before stand-ins of the instances.
+
+MOONCAKE_PD_TEST_HAPROXY and MOONCAKE_PD_TEST_VLLM_ROUTER name the programs; without them the tests fail.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import json
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.mooncake.pd.tests.sim.router.harness import Cluster, Unit, free_ports, request, wait_until
+
+HERE = Path(__file__).parent
+# as in the plan
+ROUTER_OPTIONS = ["--vllm-pd-disaggregation", "--kv-connector", "mooncake", "--policy", "round_robin"]
+ROUTER_OPTIONS += ["--health-check-interval-secs", "1", "--health-check-timeout-secs", "2"]
+ROUTER_OPTIONS += ["--health-failure-threshold", "2", "--health-success-threshold", "1"]
+ROUTER_OPTIONS += ["--worker-startup-check-interval", "1"]
+
+
+def program(variable: str) -> str:
+    path = os.environ.get(variable, "")
+    if not (path and os.access(path, os.X_OK)):
+        pytest.fail(f"{variable} has to name the program (it is {path!r}); this test is worth nothing without it")
+    return path
+
+
+class Service:
+    """HAProxy as the role configures it, two routers started by the launcher, the watcher, and the instances."""
+
+    def __init__(self, directory: Path, prefill: int, decode: int, settings: dict[str, Any]) -> None:
+        self.haproxy_path = program("MOONCAKE_PD_TEST_HAPROXY")
+        metrics = free_ports(2)
+        self.cluster = Cluster(directory, prefill, decode, [program("MOONCAKE_PD_TEST_VLLM_ROUTER"), *ROUTER_OPTIONS])
+        for router, port in zip(self.cluster.routers, metrics, strict=True):
+            router.argv += ["--prometheus-port", str(port)]
+            # the role's RestartSec
+            router.delay = 1.0
+        self.directory = directory
+        self.port = free_ports(1)[0]
+        self.config = directory / "haproxy.cfg"
+        self.render(settings)
+        self.haproxy = Unit(directory, "haproxy", [self.haproxy_path, "-W", "-f", str(self.config)], respawn=False)
+        self.cluster.units.append(self.haproxy)
+
+    def render(self, settings: dict[str, Any]) -> None:
+        backends = [
+            {"name": name, "address": "127.0.0.1", "port": port}
+            for name, port in zip(("router-a", "router-b"), self.cluster.ports, strict=True)
+        ]
+        cluster = {"kind": "vllm_router", "contract": "mooncake", "address": "127.0.0.1", "port": self.port}
+        variables = {
+            "ansible_python_interpreter": sys.executable,
+            "router_processes": [{"unit": {"name": "mooncake-pd-router-a.service", "argv": [], "timeout_stop": 50}}],
+            "router_frontend": {"unit": {"name": "mooncake-pd-router.service"}},
+            "router_cluster": {**cluster, "backends": backends},
+            "router_config_dir": str(self.directory),
+            "router_group": grp.getgrgid(os.getgid()).gr_name,
+            "router_haproxy_user": pwd.getpwuid(os.getuid()).pw_name,
+            "router_haproxy_group": grp.getgrgid(os.getgid()).gr_name,
+            "router_haproxy_path": self.haproxy_path,
+            "__router_frontend_runtime": str(self.directory),
+            **settings,
+        }
+        keys = [hashlib.sha256(key.encode()).hexdigest().upper() for key in settings.get("router_api_keys", [])]
+        (self.directory / "haproxy-keys").write_text("\n".join(keys) + "\n")
+        extra = self.directory / "variables.json"
+        extra.write_text(json.dumps(variables))
+        command = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"@{extra}", str(HERE / "render.yml")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> Service:
+        self.cluster.start()
+        self.cluster.watch(interval=1.0, settle=2.0, drain_timeout=20.0)
+        self.haproxy.start()
+        wait_until(lambda: b'"routers_up":2' in request(self.port, "/health")[1], "HAProxy sees both routers")
+        return self
+
+    def ask(self, path: str = "/v1/completions", **options: Any) -> tuple[int, bytes, str]:
+        body = options.pop("body", {"model": "tiny", "prompt": "hello", "max_tokens": 2})
+        return request(self.port, path, body, **options)
+
+    def took_in(self) -> Callable[[], bool]:
+        return self.cluster.current
+
+
+@pytest.fixture
+def make_service(tmp_path: Path) -> Iterator[Any]:
+    made: list[Service] = []
+
+    def make(prefill: int, decode: int, **settings: Any) -> Service:
+        made.append(Service(tmp_path, prefill, decode, settings))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.cluster.stop()
+        print(service.cluster.logs())

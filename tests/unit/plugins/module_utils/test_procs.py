@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.mooncake.pd.plugins.module_utils import procs
+
+ID = "3f" * 32
+OTHER = "a7" * 32
+
+V2 = "0::/system.slice/mooncake-pd-p1.service\n"
+V1 = (
+    "11:memory:/system.slice/mooncake-pd-p1.service\n4:cpu,cpuacct:/\n"
+    "1:name=systemd:/system.slice/mooncake-pd-p1.service\n"
+)
+HYBRID = V1 + "0::/\n"
+
+
+@pytest.mark.parametrize("text", [V2, V1, HYBRID], ids=["v2", "v1", "hybrid"])
+def test_unit_in_every_kind_of_control_group(text: str) -> None:
+    paths = procs.cgroup_paths(text)
+    assert procs.unit_of(paths) == "mooncake-pd-p1.service"
+    assert procs.container_of(paths) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "container"),
+    [
+        (f"0::/system.slice/docker-{ID}.scope", f"docker-{ID}.scope", ID[:12]),
+        (f"0::/docker/{ID}", None, ID[:12]),
+        (f"12:pids:/docker/{ID}\n1:name=systemd:/docker/{ID}", None, ID[:12]),
+        (f"0::/machine.slice/libpod-{ID}.scope/container", f"libpod-{ID}.scope", ID[:12]),
+        (
+            f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope",
+            f"cri-containerd-{ID}.scope",
+            ID[:12],
+        ),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/lab.service", "lab.service", None),
+        ("0::/user.slice/user-1000.slice/session-3.scope", "session-3.scope", None),
+        ("0::/init.scope", "init.scope", None),
+        ("0::/", None, None),
+    ],
+)
+def test_unit_and_container(text: str, unit: str | None, container: str | None) -> None:
+    paths = procs.cgroup_paths(text)
+    assert (procs.unit_of(paths), procs.container_of(paths)) == (unit, container)
+
+
+def process(proc: Path, pid: int, cgroup: str, cmdline: bytes = b"python3\0-m\0x\0", uid: int = 0) -> None:
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "cgroup").write_text(cgroup)
+    (folder / "cmdline").write_bytes(cmdline)
+    (folder / "comm").write_text("kworker/0:1\n")
+    (folder / "status").write_text(f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+
+
+def test_describe(tmp_path: Path) -> None:
+    process(tmp_path, 1, "0::/init.scope")
+    process(tmp_path, 40, V2, b"vllm\0serve\0--api-key\0hunter2\0--hf-token=abc\0--port\x008100\0", uid=0)
+    process(tmp_path, 41, f"0::/docker/{ID}", b"", uid=4294000)
+    assert str(procs.describe(40, str(tmp_path))) == (
+        "pid 40 (vllm serve --api-key *** --hf-token=*** --port 8100), user root, unit mooncake-pd-p1.service"
+    )
+    assert str(procs.describe(41, str(tmp_path))) == f"pid 41 ([kworker/0:1]), user 4294000, container {ID[:12]}"
+
+
+def test_own_container_is_no_foreign_one(tmp_path: Path) -> None:
+    here = f"1:name=systemd:/libpod_parent/libpod-{ID}"
+    process(tmp_path, 1, f"{here}/init.scope\n")
+    process(tmp_path, 40, f"{here}/system.slice/mooncake-pd-p1.service\n")
+    process(tmp_path, 41, f"{here}/system.slice/docker-{OTHER}.scope\n")
+    assert procs.describe(40, str(tmp_path)).container is None
+    assert procs.describe(40, str(tmp_path)).unit == "mooncake-pd-p1.service"
+    assert procs.describe(41, str(tmp_path)).container == OTHER[:12]
+
+
+def test_processes_of_a_control_group(tmp_path: Path) -> None:
+    process(tmp_path, 40, V2)
+    process(tmp_path, 41, "0::/system.slice/mooncake-pd-p1.service/worker\n")
+    process(tmp_path, 42, "0::/system.slice/mooncake-pd-p1.service.d\n")
+    process(tmp_path, 43, HYBRID)
+    process(tmp_path, 44, f"0::/machine.slice/libpod-{ID}/system.slice/mooncake-pd-p1.service\n")
+    (tmp_path / "self").mkdir()
+    group = "/system.slice/mooncake-pd-p1.service"
+    assert procs.in_control_group(group, str(tmp_path)) == {40, 41, 43}
+    assert procs.in_control_group("", str(tmp_path)) == set()
+
+
+def test_is_alive(tmp_path: Path) -> None:
+    (tmp_path / "40").mkdir()
+    assert procs.is_alive(40, str(tmp_path))
+    assert not procs.is_alive(41, str(tmp_path))
+    assert not procs.is_alive(0, str(tmp_path))

@@ -1,0 +1,399 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.mooncake.pd.plugins.module_utils import watch
+from ansible_collections.mooncake.pd.plugins.module_utils.readiness import Expected
+from ansible_collections.mooncake.pd.plugins.module_utils.watch import FAILED, READY, WAITING, Watcher
+
+A, B = "a" * 32, "b" * 32
+GROUP = "/system.slice/mooncake-pd-p1.service"
+LINE = "(APIServer pid=40) INFO:     Application startup complete."
+
+
+class Host:
+    """A host made of files: /proc, the log folder, /run/mooncake-pd, and a systemctl that answers from a dict."""
+
+    def __init__(self, root: Path) -> None:
+        self.proc, self.logs, self.run_dir = root / "proc", root / "log", root / "run"
+        for folder in (self.proc / "net", self.logs, self.run_dir / "mooncake-pd-p1"):
+            folder.mkdir(parents=True)
+        self.sockets: list[str] = []
+        self.tcp()
+        self.unit = {
+            "Id": "mooncake-pd-p1.service",
+            "LoadState": "loaded",
+            "ActiveState": "active",
+            "SubState": "running",
+            "Result": "success",
+            "MainPID": "40",
+            "NRestarts": "0",
+            "InvocationID": A,
+            "ControlGroup": GROUP,
+        }
+        self.process(40)
+        self.log = self.logs / "mooncake-pd-p1.log"
+        self.log.write_text("")
+        self.start(A)
+        self.now = 1000.0
+        self.shows = 0
+        self.script: list[tuple[float, Callable[[], object]]] = []
+
+    def process(self, pid: int, group: str = GROUP, inodes: tuple[int, ...] = ()) -> None:
+        folder = self.proc / str(pid)
+        (folder / "fd").mkdir(parents=True)
+        (folder / "cgroup").write_text(f"0::{group}\n")
+        (folder / "cmdline").write_bytes(b"prog\0")
+        (folder / "status").write_text("Uid:\t0\t0\t0\t0\n")
+        for inode in inodes:
+            self.give(pid, inode)
+
+    def give(self, pid: int, inode: int) -> None:
+        os.symlink(f"socket:[{inode}]", self.proc / str(pid) / "fd" / str(inode))
+
+    def listen(self, port: int, inode: int, address: str = "00000000") -> None:
+        self.sockets.append(f" 0: {address}:{port:04X} 00000000:0000 0A 0:0 0:0 0 0 0 {inode} 1\n")
+        self.tcp()
+
+    def tcp(self) -> None:
+        (self.proc / "net" / "tcp").write_text("sl\n" + "".join(self.sockets))
+
+    def start(self, invocation: str) -> None:
+        self.say(f"--- mooncake-pd start unit=mooncake-pd-p1.service invocation={invocation} digest=0123456789ab")
+
+    def say(self, *lines: str) -> None:
+        with self.log.open("a") as log:
+            log.writelines(line + "\n" for line in lines)
+
+    def die(self, **changes: str) -> None:
+        (self.proc / "40").rename(self.proc / "gone")
+        died = {"ActiveState": "failed", "SubState": "failed", "Result": "exit-code", "MainPID": "0"}
+        self.unit.update({**died, "ExecMainCode": "1", "ExecMainStatus": "1", **changes})
+
+    def run(self, command: list[str]) -> tuple[int, str, str]:
+        if command[0] == "journalctl":
+            return 0, "from the journal\n", ""
+        self.shows += 1
+        return 0, "".join(f"{key}={value}\n" for key, value in self.unit.items()), ""
+
+    def at(self, seconds: float, action: Callable[[], object]) -> None:
+        self.script.append((1000.0 + seconds, action))
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for due, action in list(self.script):
+            if due <= self.now:
+                self.script.remove((due, action))
+                action()
+
+    def watcher(self, seen: dict[str, Any] | None = None, fatal: tuple[str, ...] = (), **wanted: Any) -> Watcher:
+        process = {"name": "p1", "unit": "mooncake-pd-p1.service", "lines": [{"pattern": "startup complete"}], **wanted}
+        return Watcher(
+            [Expected.of(process)],
+            self.run,
+            log_dir=str(self.logs),
+            fatal_patterns=[re.compile(pattern) for pattern in fatal],
+            seen=seen,
+            proc=str(self.proc),
+            run_dir=str(self.run_dir),
+            clock=lambda: self.now,
+            sleep=self.sleep,
+        )
+
+    @property
+    def waited(self) -> float:
+        return self.now - 1000.0
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def port(number: int, address: str = "127.0.0.1") -> dict[str, Any]:
+    return {"purpose": "api", "address": address, "first": number, "last": number}
+
+
+def test_ready_when_the_line_of_this_start_is_there(host: Host) -> None:
+    host.log.write_text(LINE + "\n")  # of an earlier start
+    host.start(A)
+    host.at(3, lambda: host.say(LINE))
+    watcher = host.watcher()
+    assert watcher.wait(60, 0.5) == READY
+    assert host.waited == 3
+    (result,) = watcher.results()
+    assert (result["ready"], result["seconds"], result["main_pid"], result["invocation_id"]) == (True, 3.0, 40, A)
+
+
+def test_systemctl_is_asked_rarely(host: Host) -> None:
+    host.at(30, lambda: host.say(LINE))
+    host.watcher().wait(60, 0.5)
+    assert host.shows <= 30 / 5 + 2
+
+
+def test_dead_process_ends_the_wait_at_once_with_the_first_cause(host: Host) -> None:
+    def crash() -> None:
+        host.say("(EngineCore_DP0 pid=41) KeyError: 'rope'", "RuntimeError: Engine core initialization failed.")
+        host.say("RuntimeError: See root cause above")
+        host.die()
+
+    host.at(10, crash)
+    watcher = host.watcher()
+    assert watcher.wait(600, 0.5) == FAILED
+    assert host.waited <= 11
+    text = watcher.failure_text()
+    assert "p1 (mooncake-pd-p1.service) is not ready: it died: exit status 1, result exit-code." in text
+    assert "First cause in EngineCore_DP0 pid=41: (EngineCore_DP0 pid=41) KeyError: 'rope'" in text
+    assert f"From {host.log}:" in text
+    assert "> (EngineCore_DP0 pid=41) KeyError: 'rope'" in text
+
+
+def test_death_without_a_word_shows_the_last_lines_and_the_way_on(host: Host) -> None:
+    host.say(*(f"line {number}" for number in range(20)))
+    host.die(Result="oom-kill", ExecMainCode="2", ExecMainStatus="9")
+    watcher = host.watcher()
+    assert watcher.wait(600, 0.5) == FAILED
+    text = watcher.failure_text()
+    assert "killed by SIGKILL, result oom-kill" in text
+    assert "What to do: The kernel killed it for memory" in text
+    assert "  line 19" in text
+    assert "  line 9\n" not in text
+    host.unit["Result"] = "exit-code"
+    watcher = host.watcher()
+    watcher.wait(600, 0.5)
+    assert "The log names no cause" in watcher.failure_text()
+
+
+def test_crash_before_the_first_look_counts(host: Host) -> None:
+    host.die(ActiveState="inactive", SubState="dead")
+    assert host.watcher().wait(600, 0.5) == FAILED
+    assert host.waited < 1
+
+
+def test_clean_exit_and_never_started_are_no_endless_wait(host: Host) -> None:
+    host.die(ActiveState="inactive", SubState="dead", Result="success", ExecMainStatus="0")
+    assert host.watcher().wait(600, 0.5) == FAILED
+    host.unit.update(ExecMainCode="0", InvocationID="")
+    watcher = host.watcher()
+    assert watcher.wait(600, 0.5) == FAILED
+    assert "nobody started it" in watcher.failure_text()
+
+
+def test_restart_by_systemd_is_a_death_and_its_log_is_that_of_the_first_start(host: Host) -> None:
+    def restart() -> None:
+        host.say("OSError: [Errno 98] Address already in use")
+        host.die(ActiveState="active", SubState="running", MainPID="50", NRestarts="1", InvocationID=B)
+        host.process(50)
+        host.start(B)
+        host.say(LINE)
+
+    host.at(5, restart)
+    watcher = host.watcher()
+    assert watcher.wait(600, 0.5) == FAILED
+    text = watcher.failure_text()
+    assert "systemd started it again (1 times by now)" in text
+    assert "First cause: OSError: [Errno 98] Address already in use" in text
+
+
+def test_death_between_two_slices_is_noticed(host: Host) -> None:
+    first = host.watcher()
+    assert first.wait(10, 0.5) == WAITING
+    seen = json.loads(json.dumps(first.seen()))
+    host.die(ActiveState="active", SubState="running", MainPID="50", InvocationID=B)
+    host.process(50)
+    host.start(B)
+    host.say(LINE)
+    second = host.watcher(seen)
+    assert second.waited == 10
+    assert second.wait(10, 0.5) == FAILED
+    assert "restarted while we waited" in second.failure_text()
+    assert host.watcher().wait(10, 0.5) == READY  # without that memory it would pass
+
+
+def test_fatal_line_of_a_living_process_ends_the_wait(host: Host) -> None:
+    host.at(4, lambda: host.say("x", "zmq.error.ZMQError: Address already in use (addr='tcp://10.0.0.1:36001')"))
+    watcher = host.watcher()
+    assert watcher.wait(600, 0.5) == FAILED
+    assert host.waited <= 5
+    text = watcher.failure_text()
+    assert "it lives, but its log says that it has failed for good" in text
+    assert "What to do: Another process" in text
+
+
+def test_cause_that_follows_a_pointing_line_is_still_found(host: Host) -> None:
+    host.at(4, lambda: host.say("(EngineCore_DP0 pid=41) ERROR EngineCore failed to start."))
+    host.at(4.3, lambda: host.say("(EngineCore_DP0 pid=41) ERROR ValueError: no such quantization"))
+    watcher = host.watcher()
+    assert watcher.wait(600, 0.5) == FAILED
+    assert "no such quantization" in str(watcher.results()[0]["cause"])
+
+
+def test_fatal_pattern_of_the_operator(host: Host) -> None:
+    host.say("INFO licence expired")
+    assert host.watcher(fatal=("licence expired",)).wait(600, 0.5) == FAILED
+    assert host.watcher().wait(1, 0.5) == WAITING
+
+
+def test_timeout_tells_all_that_is_missing(host: Host) -> None:
+    host.listen(8100, 9)
+    host.process(77, "/system.slice/nginx.service", (9,))
+    watcher = host.watcher(
+        lines=[{"pattern": "startup complete", "count": 2}],
+        ports=[port(8100), port(8998)],
+        health={"url": "http://127.0.0.1:1/health"},
+    )
+    host.say(LINE)
+    assert watcher.wait(20, 0.5) == WAITING
+    text = watcher.timeout_text(20)
+    assert 'log 1/2 "startup complete"' in text
+    assert "api port 8100 on 127.0.0.1 held by pid 77 (prog), user root, unit nginx.service" in text
+    assert "api port 8998 on 127.0.0.1 not open" in text
+    assert "health http://127.0.0.1:1/health: connection refused" in text
+    assert "alive (pid 40)" in text
+    (progress,) = watcher.progress()
+    assert (progress["name"], progress["seconds"]) == ("p1", 20)
+
+
+def test_ports_must_belong_to_the_unit(host: Host) -> None:
+    host.say(LINE)
+    host.listen(8100, 5)
+    host.process(77, "/system.slice/other.service", (5,))
+    watcher = host.watcher(ports=[port(8100)])
+    assert watcher.wait(2, 0.5) == WAITING
+    host.process(41, GROUP + "/worker", (5,))  # a worker of ours has it open as well
+    assert watcher.wait(2, 0.5) == READY
+
+
+def test_port_behind_a_v6only_listener_is_not_served(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.say(LINE)
+    (host.proc / "net" / "tcp6").write_text(f"sl\n 0: {'0' * 32}:1FA4 x 0A 0:0 0:0 0 0 0 5 1\n")
+    host.give(40, 5)
+    watcher = host.watcher(ports=[port(8100)])
+    monkeypatch.setattr("ansible_collections.mooncake.pd.plugins.module_utils.sockets.probe", lambda *_: "free")
+    assert watcher.wait(1, 0.5) == WAITING
+    assert "open for IPv6 only" in watcher.timeout_text(1)
+    monkeypatch.setattr("ansible_collections.mooncake.pd.plugins.module_utils.sockets.probe", lambda *_: "taken")
+    assert watcher.wait(1, 0.5) == READY
+
+
+def test_activating_unit_is_not_ready(host: Host) -> None:
+    host.say(LINE)
+    host.unit.update(ActiveState="activating", SubState="start")
+    watcher = host.watcher()
+    assert watcher.wait(2, 0.5) == WAITING
+    assert "the unit is activating (start)" in watcher.timeout_text(2)
+
+
+def test_ready_process_that_dies_while_others_are_awaited(host: Host) -> None:
+    host.say(LINE)
+    watcher = host.watcher()
+    watcher.watched += host.watcher(lines=[{"pattern": "never"}]).watched
+    host.at(5, host.die)
+    assert watcher.wait(60, 0.5) == FAILED
+    assert host.waited <= 6
+
+
+def test_alive_to_the_last(host: Host) -> None:
+    watcher = host.watcher()
+    watcher.look()
+    host.say(LINE)
+    host.unit.update(ActiveState="failed", Result="signal", MainPID="0")  # /proc does not show it yet
+    assert watcher.wait(60, 0.5) == FAILED
+
+
+def test_proof_outlives_a_rotated_log(host: Host) -> None:
+    host.say(LINE)
+    first = host.watcher()
+    assert first.wait(5, 0.5) == READY
+    first.keep_proof()
+    host.log.write_text("much later\nOSError: [Errno 98] Address already in use\n")
+    assert host.watcher().wait(5, 0.5) == READY
+    host.unit["InvocationID"] = B  # the next start has to prove itself
+    assert host.watcher().wait(5, 0.5) != READY
+
+
+def test_no_proof_without_the_units_own_folder(host: Host) -> None:
+    host.say(LINE)
+    (host.run_dir / "mooncake-pd-p1").rmdir()
+    watcher = host.watcher()
+    assert watcher.wait(5, 0.5) == READY
+    watcher.keep_proof()
+    assert list(host.run_dir.iterdir()) == []
+
+
+def test_rotated_away_mark_is_told(host: Host) -> None:
+    host.log.write_text("much later\n")
+    watcher = host.watcher()
+    assert watcher.wait(1, 0.5) == WAITING
+    assert f"no mark of this start in {host.log}" in watcher.timeout_text(1)
+
+
+def test_unit_without_a_file_is_read_from_the_journal(host: Host) -> None:
+    host.log.unlink()
+    host.unit["ActiveState"] = "failed"
+    watcher = host.watcher()
+    watcher.wait(1, 0.5)
+    assert "From journalctl -u mooncake-pd-p1.service:\n  from the journal" in watcher.failure_text()
+
+
+# ---- health ----------------------------------------------------------------------------------------------------------
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        status, body = {
+            "/ok": (200, b'{"service_ready": true}'),
+            "/no": (200, b'{"service_ready": false}'),
+            "/text": (200, b"fine"),
+        }.get(self.path, (503, b""))
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{made.server_port}"
+        made.shutdown()
+
+
+def test_health(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    ready = {"service_ready": True}
+    assert watch.ask_health(f"{server}/ok", {}) is None
+    assert watch.ask_health(f"{server}/ok", ready) is None
+    assert watch.ask_health(f"{server}/text", {}) is None
+    assert watch.ask_health(f"{server}/no", ready) == f"{server}/no: service_ready is False and not True"
+    assert watch.ask_health(f"{server}/text", ready) == f"{server}/text: the answer is no JSON"
+    assert watch.ask_health(f"{server}/busy", {}) == f"{server}/busy answered 503"
+
+
+def test_health_of_a_socket_that_accepts_and_never_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/health"
+        assert watch.ask_health(url, {}, timeout=0.2) == f"{url}: no answer in time"
+
+
+def test_health_is_part_of_ready(host: Host, server: str) -> None:
+    host.say(LINE)
+    assert host.watcher(health={"url": f"{server}/busy"}).wait(1, 0.5) == WAITING
+    assert host.watcher(health={"url": f"{server}/ok", "json": {"service_ready": True}}).wait(1, 0.5) == READY

