@@ -71,4 +71,4 @@ class CallbackModule(CallbackBase):
     @staticmethod
     def _durations(started: list[tuple[str, float]], end: float) -> list[tuple[str, float]]:
         following = [at for _name, at in started[1:]] + [end]
-        return [(name, then - at) for (name, at), then in zip(started, following)]
+        return [(name, then - at) for (name, at), then in zip(started, following, strict=True)]

@@ -355,7 +355,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
         for host in plan.topology.hosts:
             own = raw["hosts"][host].get("vars") or {}
             planned = plan.hostvars(host)
-            if "ansible_host" in own or "ansible_connection" in own:
+            if "ansible_connection" in own:
                 del planned["ansible_host"]  # other connections read it as the name of a container or a socket
             for name, value in {**planned, **own}.items():
                 self.inventory.set_variable(host, name, value)

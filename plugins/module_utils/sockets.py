@@ -68,8 +68,8 @@ def _address(text: str) -> str:
     return str(mapped or address)
 
 
-def parse_table(text: str) -> tuple[list[Row], int]:
-    """Rows of one table and the number of rows that could not be understood."""
+def parse_table(text: str, ports: Optional[set[int]] = None) -> tuple[list[Row], int]:
+    """Rows of one table (of these local ports) and the number of rows that could not be understood."""
     rows: list[Row] = []
     bad = 0
     for line in text.splitlines():
@@ -77,23 +77,26 @@ def parse_table(text: str) -> tuple[list[Row], int]:
         if not fields or fields[0] == "sl":
             continue
         try:
-            host, _colon, port = fields[1].partition(":")
+            host, _colon, hexadecimal = fields[1].partition(":")
+            port = int(hexadecimal, 16)
+            if ports is not None and port not in ports:
+                continue
             # TIME-WAIT and NEW-SYN-RECV rows have no owner; older kernels cut them short.
             inode = int(fields[9])
-            rows.append(Row(_address(host), int(port, 16), STATES.get(fields[3], fields[3]), inode))
+            rows.append(Row(_address(host), port, STATES.get(fields[3], fields[3]), inode))
         except (IndexError, ValueError):
             bad += 1
     return rows, bad
 
 
-def tables(proc: str = "/proc") -> tuple[list[Row], int]:
-    """All TCP sockets of this network namespace; dual-stack listeners are only in tcp6."""
+def tables(proc: str = "/proc", ports: Optional[set[int]] = None) -> tuple[list[Row], int]:
+    """The TCP sockets of this network namespace (on these local ports); dual-stack listeners are only in tcp6."""
     rows: list[Row] = []
     bad = 0
     for name in ("tcp", "tcp6"):
         try:
             with open(os.path.join(proc, "net", name), encoding="ascii", errors="replace") as table:
-                found, skipped = parse_table(table.read())
+                found, skipped = parse_table(table.read(), ports)
         except FileNotFoundError:  # tcp6 is missing where IPv6 is switched off
             continue
         rows += found

@@ -69,6 +69,10 @@ class Unit:
         return self.ActiveState == "activating" and self.SubState.startswith("auto-restart")
 
     @property
+    def died(self) -> bool:
+        return bool(self.ExecMainCode) or self.Result != "success"
+
+    @property
     def exit_text(self) -> str:
         """How the main process ended, and systemd's word for it."""
         how = ""

@@ -51,6 +51,7 @@ def find_last(path: str, needle: bytes, lowest: int = 0) -> int:
 
 class Log(Protocol):
     where: str
+    behind: bool  # the last poll took a piece only, so poll again
 
     @property
     def found(self) -> bool: ...
@@ -63,6 +64,7 @@ class FileLog:
 
     def __init__(self, path: str, unit: str, invocation: Optional[str] = None) -> None:
         self.where = path
+        self.behind = False
         self._invocation = invocation
         mark = f"{START_MARK} unit={unit} "
         self._needle = (f"{mark}invocation={invocation} " if invocation else mark).encode()
@@ -80,13 +82,14 @@ class FileLog:
         if self._ended or not (self.found or self._locate()):
             return []
         # A renamed file may still be written to, so both are read, the older first.
+        self.behind = False
         lines = self._new(self.where + ".1", final, follow=False)
-        if not lines:
-            lines = self._new(self.where, final, follow=True)
+        if not self.behind:
+            lines += self._new(self.where, final, follow=True)
         for index, line in enumerate(lines):
             match = _MARK.search(line)
             if match and self._invocation and match.group(1) != self._invocation:
-                self._ended = True  # the next start wrote on from here
+                self._ended, self.behind = True, False  # the next start wrote on from here
                 return lines[:index]
         return lines
 
@@ -118,20 +121,19 @@ class FileLog:
         lines: list[str] = []
         if size < self._read[key]:  # copytruncate: the rest of the old text is in the copy
             if follow:
-                lines = self._take(path + ".1", self._read[key], True)[0]
+                lines = self._take(path + ".1", self._read[key], final=True)[0]
             self._read[key] = 0
         more, self._read[key] = self._take(path, self._read[key], final)
         return lines + more
 
-    @staticmethod
-    def _take(path: str, offset: int, final: bool) -> tuple[list[str], int]:
+    def _take(self, path: str, offset: int, final: bool) -> tuple[list[str], int]:
         try:
             with open(path, "rb") as source:
                 source.seek(offset)
                 raw = source.read(_CHUNK)
         except FileNotFoundError:
             return [], offset
-        full = len(raw) == _CHUNK
+        full = self.behind = len(raw) == _CHUNK
         if (full and b"\n" in raw) or not (full or final):  # up to the last whole line
             raw = raw[: raw.rfind(b"\n") + 1]
         return lines_of(raw), offset + len(raw)
@@ -147,6 +149,7 @@ class JournalLog:
 
     def __init__(self, unit: str, run: Run, invocation: Optional[str]) -> None:
         self.where = f"journalctl -u {unit}"
+        self.behind = False
         self._run = run
         self._invocation = invocation
         self._cursor = ""
@@ -182,11 +185,10 @@ def open_log(log_dir: Optional[str], unit: str, invocation: Optional[str], run: 
 
 
 def everything(log: Log) -> Iterator[str]:
-    while True:
-        lines = log.poll(final=True)
-        if not lines:
-            return
-        yield from lines
+    """All lines up to now; a process that writes all the time does not keep this going."""
+    yield from log.poll(final=True)
+    while log.behind:
+        yield from log.poll(final=True)
 
 
 def tail(log: Log, count: int) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 PROMPT_TOKENS_BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 EXTERNAL = "external_kv_transfer"
 LOCAL = "local_compute"
-# The counters of releases that do not split prompt tokens by source (vllm/v1/metrics/loggers.py@v0.11.0 has them already).
+# The counters of releases that do not split prompt tokens by source (vllm/v1/metrics/loggers.py@v0.11.0 has them).
 PROMPT_TOKENS = "vllm:prompt_tokens_total"
 EXTERNAL_HITS = "vllm:external_prefix_cache_hits_total"
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -74,6 +75,12 @@ class Watched:
     @property
     def invocation(self) -> Optional[str]:
         return (self.first.invocation if self.first else self.unit.InvocationID) or None
+
+    @property
+    def proof(self) -> str:
+        """This start and what its log had to say."""
+        lines = repr([(pattern.pattern, wanted) for pattern, wanted in self.expected.lines])
+        return f"{self.invocation} {hashlib.sha256(lines.encode()).hexdigest()[:12]}"
 
     @property
     def failed(self) -> bool:
@@ -160,7 +167,7 @@ class Watcher:
                 continue
             if process.first is None or not process.first.main_pid:
                 process.first = First(unit.InvocationID, unit.MainPID, unit.NRestarts)
-            process.proven = self._proof(process) == unit.InvocationID
+            process.proven = self._proof(process) == process.proof
 
     def _read_log(self, process: Watched, final: bool = False) -> None:
         if process.proven and not final:
@@ -169,12 +176,19 @@ class Watcher:
             # Before the main process is there, the file may not be.
             if not final and not process.unit.MainPID:
                 return
-            process.log = open_log(self._log_dir, process.expected.unit, process.invocation, self._run)
-        lines = process.log.poll(final)
-        while lines:
+            process.log = self._open(process)
+        more = True
+        while more:
+            lines = process.log.poll(final)
             readiness.count(process.expected, process.counts, lines)
             process.finder.feed(lines)
-            lines = process.log.poll(final)
+            more = process.log.behind
+
+    def _open(self, process: Watched) -> Log:
+        return open_log(self._log_dir, process.expected.unit, process.invocation, self._run)
+
+    def _where(self, process: Watched) -> str:
+        return (process.log or self._open(process)).where
 
     def _missing_lines(self, process: Watched) -> list[str]:
         if process.unit.ActiveState == "activating":
@@ -190,7 +204,8 @@ class Watcher:
         expected = process.expected
         if not expected.ports:
             return []
-        rows, _bad = sockets.tables(self._proc)
+        numbers = {port.port for port in expected.ports}
+        rows, _bad = sockets.tables(self._proc, numbers)
         missing = readiness.ports_missing(readiness.port_states(expected, rows, None, {}))
         if missing and not thorough:
             return missing  # no need yet to ask whose the others are
@@ -201,8 +216,7 @@ class Watcher:
                 mine |= sockets.inodes_of(pid, self._proc)
             except PermissionError:
                 return [*missing, f"whose ports: process {pid} may not be looked into, become root"]
-        numbers = {port.port for port in expected.ports}
-        foreign = {r.inode for r in rows if r.state == sockets.LISTEN and r.port in numbers} - mine
+        foreign = {row.inode for row in rows if row.state == sockets.LISTEN} - mine
         holder: dict[int, str] = {}
         if foreign:
             found, _hidden = sockets.holders(foreign, procs.pids(self._proc), self._proc)
@@ -235,7 +249,7 @@ class Watcher:
             path = self._proof_path(process)
             if process.ready and not process.proven and process.invocation and os.path.isdir(os.path.dirname(path)):
                 with open(path, "w", encoding="ascii") as proof:
-                    proof.write(process.invocation + "\n")
+                    proof.write(process.proof + "\n")
 
     # ---- waiting -------------------------------------------------------------------------------------------------
 
@@ -306,19 +320,15 @@ class Watcher:
     def _failure(self, process: Watched) -> dict[str, Any]:
         cause = process.finder.cause or process.finder.proof
         advice = cause.signature.advice if cause and cause.signature else None
-        if cause:
-            excerpt = cause.excerpt
-        else:
-            log = open_log(self._log_dir, process.expected.unit, process.invocation, self._run)
-            excerpt = [f"  {line}" for line in tail(log, 10)]
+        excerpt = cause.excerpt if cause else [f"  {line}" for line in tail(self._open(process), 10)]
         return {
             "reason": process.dead or "it lives, but its log says that it has failed for good",
             "cause": cause.line if cause else None,
             "speaker": speaker(cause.line) if cause else None,
             "earlier": process.finder.earlier.line if process.finder.earlier else None,
-            "advice": advice or process.unit.advice or (None if cause else _NO_CAUSE),
+            "advice": advice or process.unit.advice or (_NO_CAUSE if process.unit.died and not cause else None),
             "excerpt": excerpt,
-            "log": process.log.where if process.log else f"journalctl -u {process.expected.unit}",
+            "log": self._where(process),
         }
 
     def failure_text(self) -> str:
@@ -350,9 +360,10 @@ class Watcher:
             if process.ready:
                 rows.append(row + "ready")
                 continue
-            where = process.log.where if process.log else f"journalctl -u {process.expected.unit}"
             missing = "; ".join(process.missing)
-            rows.append(f"{row}alive (pid {process.unit.MainPID}), still missing: {missing}. See {where}")
+            rows.append(
+                f"{row}alive (pid {process.unit.MainPID}), still missing: {missing}. See {self._where(process)}"
+            )
         rows.append("A large model may need a longer timeout. If the log no longer grows, look at its last lines.")
         return "\n".join(rows)
 

@@ -12,13 +12,13 @@ author:
   - mooncake.pd contributors (@mooncake-pd)
 description:
   - Asks short completions through the router and compares what the decode instances counted with what was asked.
-    A status code proves nothing. The answer must not be empty, every prompt token must have come to decode as external KV,
-    and none may have been computed there.
+  - A status code proves nothing. The answer must not be empty, every prompt token must have come to decode as
+    external KV, and none may have been computed there.
   - Each prompt begins with a random word, so that no prefix cache can answer in place of a transfer.
   - Goes on until every prefill and every decode instance has taken part.
   - Then abandons a streamed request in the middle and asks again, since an abandoned request must not block the path.
-  - Sends real requests but changes nothing on the host. Requests of other clients at the same time do not disturb the proof,
-    as long as they too go through prefill.
+  - Sends real requests but changes nothing on the host. Requests of other clients at the same time do not disturb
+    the proof, as long as they too go through prefill.
 attributes:
   check_mode:
     description: Can run in check mode and does the same there.
@@ -162,6 +162,7 @@ from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
+
 from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import (
     EXTERNAL,
     delta,
@@ -169,6 +170,7 @@ from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import (
     prompt_tokens_by_source,
 )
 
+PROMPT = "the quick brown fox jumps over the lazy dog and runs into the deep forest"
 # The counters follow an answer with the engine's next step, so they may be looked at too early.
 METRICS_LAG_SECONDS = 10.0
 
@@ -233,7 +235,9 @@ class Service:
             try:
                 text = self.open(base, "/metrics").read().decode(errors="replace")
             except OSError as error:
-                raise ProofError(f"{instance['kind']} {instance['name']}: {base}/metrics cannot be read: {error}") from error
+                raise ProofError(
+                    f"{instance['kind']} {instance['name']}: {base}/metrics cannot be read: {error}"
+                ) from error
             counts = prompt_tokens_by_source(text)
             if counts is None and instance["kind"] == "decode":
                 raise ProofError(
@@ -275,15 +279,18 @@ def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, A
         if problems or not idle or result["requests"] >= limit:
             break
     for name in [] if problems else idle:
-        problems.append(f"{name} took no part in {result['requests']} requests: it is not behind the router, or the router holds it for dead")
+        problems.append(
+            f"{name} took no part in {result['requests']} requests: it is not behind the router, "
+            "or the router holds it for dead"
+        )
     if params["compare"] and not problems:
         prefill = next(i for i in instances if i["kind"] == "prefill")
         alone = service.ask(prefill["api_urls"][0], prompt, params["max_tokens"])["text"]
         result["matches_prefill"] = alone == answer["text"]
         if not result["matches_prefill"]:
             problems.append(
-                f"the answer differs from that of prefill {prefill['name']} alone: {answer['text']!r} against {alone!r}. "
-                "Decode worked on other KV, or prefill and decode hold different weights"
+                f"the answer differs from that of prefill {prefill['name']} alone: "
+                f"{answer['text']!r} against {alone!r}. Decode worked on other KV, or prefill and decode hold different weights"
             )
     return problems
 
@@ -323,7 +330,7 @@ def main() -> None:
                     "bootstrap_urls": {"type": "list", "elements": "str"},
                 },
             },
-            "prompt": {"type": "str", "default": "the quick brown fox jumps over the lazy dog and runs into the deep forest"},
+            "prompt": {"type": "str", "default": PROMPT},
             "max_tokens": {"type": "int", "default": 16},
             "compare": {"type": "bool", "default": False},
             "abort_timeout": {"type": "int", "default": 60},

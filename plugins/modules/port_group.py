@@ -199,7 +199,7 @@ class Ports:
         self.problems.append(f"{group['name']}: {claim['purpose']} port {claim['address']}:{port}{where} {text}")
 
     def _taken(self, group: dict[str, Any], address: str, port: int) -> tuple[list[procs.Process], str, str]:
-        rows, bad = sockets.tables(self.proc)
+        rows, bad = sockets.tables(self.proc, {port})
         rows = sockets.conflicting(rows, address, port)
         found, hidden = sockets.holders((row.inode for row in rows), procs.pids(self.proc), self.proc)
         pids = sorted({pid for holders in found.values() for pid in holders})

@@ -317,7 +317,7 @@ class Units:
         if text is None:
             os.unlink(path)
             return
-        handle, temporary = tempfile.mkstemp(dir=self.module.tmpdir)
+        handle, temporary = tempfile.mkstemp(dir=UNIT_DIR, prefix=".mooncake-pd-")
         with os.fdopen(handle, "w", encoding="utf-8") as target:
             target.write(text)
         os.chmod(temporary, 0o644)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, PREFILL
@@ -58,7 +57,3 @@ CONNECTORS = (
 
 def connectors_of(engine: str) -> dict[str, Connector]:
     return {connector.name: connector for connector in CONNECTORS if connector.engine == engine}
-
-
-def all_names(connectors: Iterable[Connector] = CONNECTORS) -> tuple[str, ...]:
-    return tuple(sorted({connector.name for connector in connectors}))

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 INVENTORY = Path(__file__).parent / "inventory"
 CACHE = Path("/var/cache/mooncake-pd")
 LAB = "integration"
+FAILED = ("runner_on_failed", "runner_on_unreachable")
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Play:
         """(host, task, message) of everything that failed."""
         return [
             (data["host"], data["task"], str(data["res"].get("msg", "")))
-            for data in (e["event_data"] for e in self.events if e["event"] in ("runner_on_failed", "runner_on_unreachable"))
+            for data in (e["event_data"] for e in self.events if e["event"] in FAILED)
         ]
 
     @property
@@ -47,6 +48,11 @@ class Play:
 
     def tasks(self, *kinds: str) -> list[str]:
         return [e["event_data"]["task"] for e in self.events if e["event"] in (kinds or ("runner_on_ok",))]
+
+    def result(self, action: str) -> dict[str, Any]:
+        """What the last task with this module returned."""
+        found = [e["event_data"] for e in self.events if e["event"] in ("runner_on_ok", "runner_on_failed")]
+        return next(data["res"] for data in reversed(found) if data["task_action"] == action)
 
     def changes(self) -> list[str]:
         return [

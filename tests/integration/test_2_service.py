@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from .conftest import Lab, Play, Runner, in_background
+from .conftest import INVENTORY, Lab, Play, Runner, in_background
 
 URL = "http://10.90.75.10:8080"
 
@@ -28,6 +29,12 @@ def ask(hosts: Lab, prompt: str, limit: int = 20) -> dict[str, Any]:
         return {"text": json.loads(out)["choices"][0]["text"]}
     except (ValueError, KeyError, IndexError):
         return {"error": out}
+
+
+def healthy(hosts: Lab) -> bool:
+    """Whether decode's own API answers."""
+    script = "curl -s -o /dev/null -w '%{http_code}' http://10.90.75.21:8210/health"
+    return hosts.shell("it-d1", script, check=False) == "200"
 
 
 def wait_until(what: str, true: Any, seconds: float) -> float:
@@ -46,7 +53,7 @@ def first(hosts: Lab, play: Runner) -> Play:
 
 def test_first_run_ends_with_a_proof(first: Play) -> None:
     assert first.rc == 0, first.stdout
-    proof = next(e["event_data"]["res"] for e in first.events if e["event_data"].get("task_action", "").endswith("kv_proof") and "res" in e["event_data"])
+    proof = first.result("mooncake.pd.kv_proof")
     assert proof["by_source"]["external_kv_transfer"] == proof["prompt_tokens"] > 0
     assert proof["by_source"].get("local_compute", 0) == 0
     assert proof["matches_prefill"] is True
@@ -109,7 +116,7 @@ def test_smoke_fails_when_decode_runs_without_the_connector(first: Play, hosts: 
         f"! grep -q kv-transfer-config {unit} && systemctl daemon-reload && systemctl restart mooncake-pd-d1.service",
     )
     try:
-        wait_until("decode answers", lambda: "200" in hosts.shell("it-d1", "curl -s -o /dev/null -w '%{http_code}' http://10.90.75.21:8210/health", check=False), 180)
+        wait_until("decode answers", lambda: healthy(hosts), 180)
         wait_until("the path answers", lambda: ask(hosts, "is it back", limit=10).get("text"), 60)
         done = play("playbooks/smoke.yml")
         assert done.rc != 0
@@ -128,17 +135,16 @@ def test_killed_prefill_ends_the_wait_within_three_seconds(first: Play, hosts: L
     hosts.exec("it-p1", "systemctl", "stop", "mooncake-pd-p1.service")
     death: list[float] = []
 
+    def kill() -> None:
+        time.sleep(5)
+        hosts.exec("it-p1", "systemctl", "kill", "-s", "KILL", "mooncake-pd-p1.service")
+        death[0] = time.time()
+
     def kill_while_waiting(event: dict[str, Any]) -> None:
-        if event["event"] == "playbook_on_task_start" and event["event_data"]["task"] == "Wait until the processes of this host are ready":
-            if not death:
-                death.append(0.0)
-
-                def kill() -> None:
-                    time.sleep(5)
-                    hosts.exec("it-p1", "systemctl", "kill", "-s", "KILL", "mooncake-pd-p1.service")
-                    death[0] = time.time()
-
-                in_background(kill)
+        waits = event["event"] == "playbook_on_task_start" and "are ready" in event["event_data"]["task"]
+        if waits and not death:
+            death.append(0.0)
+            in_background(kill)
 
     done = play("site.yml", on_event=kill_while_waiting)
     ended = time.time()
@@ -151,13 +157,10 @@ def test_killed_prefill_ends_the_wait_within_three_seconds(first: Play, hosts: L
 
 
 def test_engine_that_cannot_start_is_told_by_its_first_cause(first: Play, hosts: Lab, play: Runner, tmp_path) -> None:
-    import shutil
-
-    from .conftest import INVENTORY
-
     shutil.copytree(INVENTORY, tmp_path / "inventory")
     path = tmp_path / "inventory" / "topology.yml"
-    path.write_text(path.read_text().replace("bootstrap_port: 8990", "bootstrap_port: 8990, args: [--max-model-len, '999999']"))
+    longer = "bootstrap_port: 8990, args: [--max-model-len, '999999']"
+    path.write_text(path.read_text().replace("bootstrap_port: 8990", longer))
     done = play("site.yml", inventory=tmp_path / "inventory")
     assert done.rc != 0
     assert "is greater than the derived max_model_len" in done.message
@@ -188,5 +191,6 @@ def test_stop_and_start_by_hand(first: Play, hosts: Lab) -> None:
 
 def test_admin_endpoints_stay_inside(first: Play, hosts: Lab) -> None:
     for path in ("workers", "remove_worker?url=http://10.90.75.11:8110", "flush_cache", "metrics", "add_worker"):
-        code = hosts.shell("it-control", f"curl -s -o /dev/null -w '%{{http_code}}' -X POST '{URL}/{path}'", check=False)
+        post = f"curl -s -o /dev/null -w '%{{http_code}}' -X POST '{URL}/{path}'"
+        code = hosts.shell("it-control", post, check=False)
         assert code in ("403", "404", "405"), path

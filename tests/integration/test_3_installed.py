@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection as users install it: only meta, plugins, roles and playbooks, no ansible.cfg of ours, another folder."""
+"""The collection as users install it: only meta, plugins, roles and playbooks, no ansible.cfg of ours."""
 
 from __future__ import annotations
 

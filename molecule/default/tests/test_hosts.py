@@ -61,7 +61,9 @@ def test_routers_are_reached_from_inside_only(port):
     assert PREFILL.run(f"curl -s -m 2 http://10.90.76.10:{port}/workers").rc != 0
 
 
-@pytest.mark.parametrize("path", ["/workers", "/list_workers", "/metrics", "/flush_cache", "/v1/../workers", "/v1/metaserver"])
+@pytest.mark.parametrize(
+    "path", ["/workers", "/list_workers", "/metrics", "/flush_cache", "/v1/../workers", "/v1/metaserver"]
+)
 def test_admin_paths_are_refused_with_a_body(path):
     answer = PREFILL.run(f"curl -s --path-as-is -w '\\n%{{http_code}}' {URL}{path}").stdout.rsplit("\n", 1)
     assert answer[1] == "404"
@@ -70,7 +72,8 @@ def test_admin_paths_are_refused_with_a_body(path):
 
 def test_clients_get_text_and_models():
     body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 8})
-    out = PREFILL.check_output(f"curl -sS -m 30 -H 'Content-Type: application/json' -d '{body}' {URL}/v1/chat/completions")
+    post = f"curl -sS -m 30 -H 'Content-Type: application/json' -d '{body}'"
+    out = PREFILL.check_output(f"{post} {URL}/v1/chat/completions")
     assert json.loads(out)["choices"][0]["message"]["content"]
     models = json.loads(PREFILL.check_output(f"curl -sS -m 30 {URL}/v1/models"))
     assert models["data"][0]["id"] == "tiny"

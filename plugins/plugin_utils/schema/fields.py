@@ -43,6 +43,7 @@ def key(
     least: int = 1,
 ) -> Any:
     """A key of the file. hint says what it means for the plan when a required key is missing."""
+    # pylint: disable-next=invalid-field-call  (called from the bodies of the dataclasses)
     return field(metadata={"key": Key(kind, default, choices, section, hint, least)})
 
 

@@ -18,6 +18,7 @@ from . import plan
 from .image import Image
 from .labs import Labs
 from .machine import LabError, Machine, Progress
+from .onehost import OneHost
 
 # package -> what shows that it is there
 PACKAGES = {
@@ -47,9 +48,7 @@ def install_packages(machine: Machine) -> None:
         machine.say(f"all there, nothing changed: {' '.join(PACKAGES)}")
         return
     if not machine.which("apt-get"):
-        raise LabError(
-            f"{', '.join(missing)} missing and this machine has no apt: the tool installs with apt only; install them by hand"
-        )
+        raise LabError(f"{', '.join(missing)} missing, and this machine has no apt to install them; do it by hand")
     machine.say(f"installing {' '.join(missing)}")
     install = [
         "env",
@@ -81,7 +80,7 @@ def read_inventory(machine: Machine, path: str) -> tuple[plan.Host, ...]:
     tool = shutil.which("ansible-inventory") or (str(beside) if beside.exists() else "")
     if not tool:
         raise LabError(
-            "ansible-inventory is not on PATH; put the environment that has Ansible first on PATH, or give --host NAME=ADDRESS"
+            "ansible-inventory is not on PATH; put the environment that has Ansible there, or give --host NAME=ADDRESS"
         )
     done = machine.run([tool, "-i", path, "--list"], check=False, why="reading the inventory")
     try:
@@ -190,7 +189,7 @@ def run(args: argparse.Namespace, machine: Machine) -> None:
             raise LabError("lab up wants either --inventory DIR or --host NAME=ADDRESS: give one of them")
         mounts = check_mounts(args.mount)
         hosts = plan.given_hosts(args.host) if args.host else read_inventory(machine, args.inventory)
-        labs.up(args.name, hosts, mounts, args.shm_size, args.suite, args.timeout)
+        labs.up(args.name, hosts, mounts=mounts, shm=args.shm_size, suite=args.suite, timeout=args.timeout)
     elif verb == "down":
         if bool(args.name) == args.all:
             raise LabError("lab down wants either a NAME or --all: give one of them")
@@ -202,21 +201,19 @@ def run(args: argparse.Namespace, machine: Machine) -> None:
         else:
             show(found)
     else:
-        host = (args.name, args.hostname)
-        if verb in ("exec", "ssh"):
-            command = args.command[1:] if args.command[:1] == ["--"] else args.command
-            if verb == "exec":
-                labs.execute(*host, command, tty=sys.stdin.isatty() and sys.stdout.isatty())
-            else:
-                labs.ssh(*host, command)
-        elif verb in ("reboot", "start"):
-            getattr(labs, verb)(*host, args.timeout)
-        elif verb == "kill":
-            labs.kill(*host)
-        elif verb in ("pause", "unpause"):
-            labs.pause(*host, paused=verb == "pause")
-        else:
-            labs.cut(*host, cut=verb == "cut")
+        run_on_host(OneHost(labs, args.name, args.hostname), args)
+
+
+def run_on_host(host: OneHost, args: argparse.Namespace) -> None:
+    if args.verb in ("exec", "ssh"):
+        command = args.command[1:] if args.command[:1] == ["--"] else args.command
+        (host.execute if args.verb == "exec" else host.ssh)(command)
+    elif args.verb in ("reboot", "start"):
+        (host.reboot if args.verb == "reboot" else host.start)(args.timeout)
+    else:
+        {"kill": host.kill, "pause": host.pause, "unpause": host.unpause, "cut": host.cut, "join": host.join}[
+            args.verb
+        ]()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -183,7 +183,7 @@ class Image:
         self.family = release.get("ID", "")
         if not re.fullmatch(r"[a-z][a-z0-9-]*", self.suite):
             raise LabError(
-                f"no suite to build hosts from: /etc/os-release names no codename; give one with --suite (got {self.suite!r})"
+                f"no suite to build hosts from ({self.suite!r}): /etc/os-release names no codename; give --suite"
             )
         lines: list[str] = []
         stanzas: list[str] = []
@@ -210,8 +210,8 @@ class Image:
                 return False
             if not self.lines and not self.stanzas and self.family != "debian":
                 raise LabError(
-                    f"no package source for {self.suite}: this machine's apt sources name none of its distribution's own"
-                    " for that suite; build the suite of the machine, or add its source to /etc/apt"
+                    f"no package source for {self.suite}: this machine's apt sources name none of its distribution's"
+                    " own for that suite; build the suite of the machine, or add its source to /etc/apt"
                 )
             machine.say(f"building {self.name} (about half a minute)")
             work = Path(tempfile.mkdtemp(prefix="image-", dir=machine.cache))

@@ -11,7 +11,6 @@ import io
 import ipaddress
 import json
 import os
-import shlex
 import shutil
 import tarfile
 import time
@@ -21,17 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from . import plan
+from .found import Found
 from .image import Image
-from .machine import LabError, Machine, tail
+from .machine import LabError, Machine, read, tail
 from .plan import LABEL_CACHE, LABEL_DIGEST, LABEL_HOST, LABEL_LAB, Host, Lab
 
 TOOLS = ("podman", "runc", "ip", "ssh", "ssh-keygen")
 STOP_SECONDS = "5"
-FOLDERS = ("/run/netns", "/run/runc")
-
-
-def read(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8").strip()
 
 
 class Labs:
@@ -68,10 +63,6 @@ class Labs:
             entry["name"]: entry for entry in (self.machine.pod_json("network", "inspect", *names) if names else [])
         }
 
-    def ip_json(self, *args: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.machine.run(["ip", "-json", "-4", *args]).stdout or "[]")
-        return found
-
     def folder(self, lab: str) -> Path:
         return self.machine.labs / lab
 
@@ -89,7 +80,8 @@ class Labs:
         cache = self.foreign().get(name)
         if cache:
             raise LabError(
-                f"lab {name} is kept in {cache}, not in {self.machine.cache}; set MOONCAKE_PD_CACHE={cache}, or take another name"
+                f"lab {name} is kept in {cache}, not in {self.machine.cache};"
+                f" set MOONCAKE_PD_CACHE={cache}, or take another name"
             )
 
     # -- up
@@ -108,7 +100,7 @@ class Labs:
         )
 
     def up(
-        self, name: str, hosts: Sequence[Host], mounts: Sequence[str], shm: str, suite: str | None, timeout: float
+        self, name: str, hosts: Sequence[Host], *, mounts: Sequence[str], shm: str, suite: str | None, timeout: float
     ) -> None:
         plan.check_name(name)
         subnet = plan.subnet_of(hosts)
@@ -125,7 +117,8 @@ class Labs:
             changed = self._up(lab, subnet, timeout)
         folder = self.folder(name)
         self.say(
-            f"lab {name}: {len(hosts)} hosts up, {'ready' if changed else 'nothing changed'}; ansible -e @{folder}/connection.yml"
+            f"lab {name}: {len(hosts)} hosts up, {'ready' if changed else 'nothing changed'};"
+            f" ansible -e @{folder}/connection.yml"
         )
 
     def _up(self, lab: Lab, subnet: ipaddress.IPv4Network, timeout: float) -> bool:
@@ -140,17 +133,18 @@ class Labs:
         ]
         if taken:
             raise LabError(f"lab {taken[0]} uses {subnet} already; take other addresses, or `lab down {taken[0]}`")
-        routes = self.ip_json("route", "show", "table", "main")
+        routes = self.machine.ip_json("route", "show", "table", "main")
         clash = plan.collisions(
-            subnet, routes, self.ip_json("address"), [entry["network_interface"] for entry in networks.values()]
+            subnet, routes, self.machine.ip_json("address"), [entry["network_interface"] for entry in networks.values()]
         )
         if clash:
             raise LabError(
-                f"{subnet} is in use on this machine ({'; '.join(clash)}): the hosts would cut that off; take other addresses"
+                f"{subnet} is in use on this machine ({'; '.join(clash)}): the hosts would cut that off;"
+                " take other addresses"
             )
 
         if state["found"] is None:
-            state["found"] = self.look()
+            state["found"] = Found(machine).look()
         entry = state["labs"].setdefault(lab.name, {})
         changed = False
         old_net = networks.get(lab.network)
@@ -158,7 +152,7 @@ class Labs:
             self.say(f"lab {lab.name} moves to {subnet}")
             self._remove(lab.name, state)
             entry = state["labs"].setdefault(lab.name, {})
-            old_net, routes = None, self.ip_json("route", "show", "table", "main")
+            old_net, routes = None, self.machine.ip_json("route", "show", "table", "main")
         there = plan.own_blackhole(routes, subnet)
         entry.update({"subnet": str(subnet), "route": bool(entry.get("route")) or not there})
         self.save(state)
@@ -181,7 +175,7 @@ class Labs:
             ):
                 stale.append(host.name)
         if surplus or stale:
-            self._end_connections(lab.name, surplus + stale)
+            self.end_connections(lab.name, surplus + stale)
             machine.pod("rm", "--force", "--time", STOP_SECONDS, *(lab.container(name) for name in surplus + stale))
             for name in surplus + stale:
                 self.say(
@@ -223,9 +217,10 @@ class Labs:
         pod, container = self.machine.pod, lab.container(host.name)
         did: list[str] = []
         begin = time.monotonic()
-        state = self._true_state(there) if there else ""
-        if there and state not in ("running", "paused", "exited", "created"):
-            self._end_connections(lab.name, [host.name])
+        state, before = self.true_state(there) if there else ("", "")
+        # One that was created and never started may lack its keys: an `up` was broken off.
+        if there and state not in ("running", "paused", "exited"):
+            self.end_connections(lab.name, [host.name])
             pod("rm", "--force", "--time", "1", container)
             self.say(f"{host.name}: was {state}, is made anew")
             there = None
@@ -247,37 +242,41 @@ class Labs:
                 ),
             )
             pod("start", container, why=f"starting {host.name}")
-            self._wait_boot(lab.name, host.name, timeout, fresh=True)
+            self.wait_boot(lab.name, host.name, timeout, fresh=True)
             return [f"booted in {time.monotonic() - begin:.1f} s"]
         if state == "paused":
             pod("unpause", container)
             did.append("was paused, goes on")
         elif state != "running":
-            self._end_connections(lab.name, [host.name])
+            self.end_connections(lab.name, [host.name])
             pod("start", container, why=f"starting {host.name}")
             did.append(f"was {state}, started")
         if lab.network not in (there.get("Networks") or []):
             pod("network", "connect", "--ip", host.address, lab.network, container)
             did.append("was cut off, joined")
-        self._wait_boot(lab.name, host.name, timeout)
-        before = pod("exec", container, "cat", "/etc/hosts").stdout
+        self.wait_boot(lab.name, host.name, timeout)
+        before = before or pod("exec", container, "cat", "/etc/hosts").stdout
         after = plan.hosts_file(before, lab.hosts)
         if before != after:
             pod("exec", "--interactive", container, "sh", "-c", "cat > /etc/hosts", feed=after.encode())
             did.append("/etc/hosts renewed")
         return did
 
-    def _true_state(self, container: dict[str, Any]) -> str:
-        """podman goes on calling a host running whose processes were killed together with its monitor."""
-        state = str(container["State"])
-        if state != "running" or self.machine.pod("exec", container["Id"], "true", check=False).returncode == 0:
-            return state
-        return "dead"
+    def true_state(self, container: dict[str, Any]) -> tuple[str, str]:
+        """State, and /etc/hosts of one that runs.
 
-    def _wait_boot(self, lab: str, host: str, timeout: float, fresh: bool = False) -> None:
+        podman goes on calling a host running whose processes were killed together with its monitor.
+        """
+        state = str(container["State"])
+        if state != "running":
+            return state, ""
+        said = self.machine.pod("exec", container["Id"], "cat", "/etc/hosts", check=False)
+        return (state, said.stdout) if said.returncode == 0 else ("dead", "")
+
+    def wait_boot(self, lab: str, host: str, timeout: float, fresh: bool = False) -> None:
         container = plan.container_name(lab, host)
         deadline = time.monotonic() + timeout
-        tries = 0
+        tries, starts = 0, None
         while True:
             said = self.machine.pod("exec", container, "systemctl", "is-system-running", check=False)
             state = said.stdout.strip()
@@ -297,15 +296,18 @@ class Labs:
             tries += 1
             if tries % 10 == 0:
                 info = self.machine.pod_json("inspect", container)[0]
+                starts = info["RestartCount"] if starts is None else starts
                 # A host that dies at once is started over and over by the restart policy.
-                if info["RestartCount"] > 2 or info["State"]["Status"] == "exited":
+                if info["RestartCount"] > starts + 2:
                     logs = self.machine.pod("logs", "--tail", "5", container, check=False)
                     raise LabError(
-                        f"{host} does not start: {tail(logs.stdout + logs.stderr, 2) or 'it says nothing'}; `lab down {lab}` cleans up"
+                        f"{host} does not start: {tail(logs.stdout + logs.stderr, 2) or 'it says nothing'};"
+                        f" `lab down {lab}` cleans up"
                     )
             if time.monotonic() > deadline:
                 raise LabError(
-                    f"{host} has not booted in {timeout:.0f} s ({state or tail(said.stderr)}); raise --timeout, or look with `lab exec {lab} {host} -- systemctl list-jobs`"
+                    f"{host} has not booted in {timeout:.0f} s ({state or tail(said.stderr)});"
+                    f" raise --timeout, or look with `lab exec {lab} {host} -- systemctl list-jobs`"
                 )
             time.sleep(0.1)
 
@@ -322,7 +324,8 @@ class Labs:
                 return
             if time.monotonic() > deadline:
                 raise LabError(
-                    f"{host.name} runs but ssh does not let in: {tail(done.stderr)}; try `ssh -v -F {config} {host.name}`"
+                    f"{host.name} runs but ssh does not let in: {tail(done.stderr)};"
+                    f" try `ssh -v -F {config} {host.name}`"
                 )
             time.sleep(0.2)
 
@@ -333,7 +336,8 @@ class Labs:
             )
         if not os.access(self.key, os.R_OK):
             raise LabError(
-                f"{self.key} belongs to another user; run as that user, or set MOONCAKE_PD_CACHE to a folder of your own"
+                f"{self.key} belongs to another user; run as that user,"
+                " or set MOONCAKE_PD_CACHE to a folder of your own"
             )
 
     def _host_key(self, lab: str, host: str) -> Path:
@@ -349,11 +353,11 @@ class Labs:
         (folder / "cp").mkdir(mode=0o700, parents=True, exist_ok=True)
         keys = {host.name: read(f"{self._host_key(lab.name, host.name)}.pub") for host in lab.hosts}
         write(folder / "known_hosts", plan.known_hosts(keys, lab.hosts))
-        write(folder / "ssh_config", plan.ssh_config(lab.name, str(folder), str(self.key), lab.hosts))
+        write(folder / "ssh_config", plan.ssh_config(str(folder), str(self.key), lab.hosts))
         write(folder / "connection.yml", plan.yaml_text(plan.connection_vars(str(folder), str(self.key))))
         write(folder / "inventory.yml", plan.inventory_text(lab.hosts))
 
-    def _end_connections(self, lab: str, hosts: Iterable[str]) -> None:
+    def end_connections(self, lab: str, hosts: Iterable[str]) -> None:
         """Standing ssh connections to a host that goes would hang, or be taken for the new host's."""
         try:
             text = (self.folder(lab) / "inventory.yml").read_text(encoding="utf-8")
@@ -392,14 +396,15 @@ class Labs:
                     self.say(f"lab {lab} is gone")
                 else:
                     self.say(f"lab {lab}: there is none, nothing changed")
-            if not state["labs"]:
-                self.restore(state)
+            if not state["labs"] and state["found"] and Found(self.machine).restore(state["found"], self.networks()):
+                state["found"] = None
+                self.save(state)
 
     def _remove(self, lab: str, state: dict[str, Any]) -> None:
         machine = self.machine
         containers = self.containers(lab)
         if containers:
-            self._end_connections(lab, [c["Labels"][LABEL_HOST] for c in containers])
+            self.end_connections(lab, [c["Labels"][LABEL_HOST] for c in containers])
             paused = [c["Id"] for c in containers if c["State"] == "paused"]
             if paused:
                 machine.pod("unpause", *paused, check=False)
@@ -411,183 +416,11 @@ class Labs:
         entry = state["labs"].get(lab, {})
         if entry.get("route"):
             subnet = ipaddress.IPv4Network(entry["subnet"])
-            if plan.own_blackhole(self.ip_json("route", "show", "table", "main"), subnet):
+            if plan.own_blackhole(self.machine.ip_json("route", "show", "table", "main"), subnet):
                 machine.sudo("ip", "route", "del", "blackhole", str(subnet), "metric", str(plan.METRIC))
         shutil.rmtree(self.folder(lab), ignore_errors=True)
         state["labs"].pop(lab, None)
         self.save(state)
-
-    # -- the machine before the first lab
-    def look(self) -> dict[str, Any]:
-        """What podman and its network leave changed."""
-        return {
-            "sysctl": self._sysctl(),
-            "chains": {tool: plan.chain_names(self._saved(tool)) for tool in ("iptables", "ip6tables")},
-            "bridges": self._bridges(),
-            "groups": self._groups(),
-            "netns": mounted("/run/netns"),
-            "folders": [folder for folder in FOLDERS if os.path.isdir(folder)],
-        }
-
-    def _sysctl(self) -> dict[str, str]:
-        keys = ["net/ipv4/ip_forward", "net/ipv4/conf/all/accept_redirects"]
-        keys += [
-            path[len("/proc/sys/") :]
-            for path in glob.glob("/proc/sys/net/ipv4/conf/*/forwarding")
-            if "/all/" not in path
-        ]
-        found = {}
-        for key in keys:
-            try:
-                found[key] = read(f"/proc/sys/{key}")
-            except OSError:
-                continue
-        return found
-
-    def _saved(self, tool: str) -> str:
-        if not self.machine.which(f"{tool}-save"):
-            return ""
-        return self.machine.sudo(f"{tool}-save", check=False).stdout
-
-    def _bridges(self) -> list[str]:
-        return [link["ifname"] for link in self.ip_json("link", "show", "type", "bridge") if link.get("ifname")]
-
-    def _groups(self) -> list[str]:
-        return glob.glob("/sys/fs/cgroup/libpod_parent") + glob.glob("/sys/fs/cgroup/*/libpod_parent")
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """After the last lab: what changed since the first goes back, as long as nobody else lives on it."""
-        found, machine = state["found"], self.machine
-        if found is None:
-            return
-        others = set(machine.pod("ps", "--quiet").stdout.split()) | set(self.networks())
-        bridges = sorted(set(self._bridges()) - set(found["bridges"]))
-        if others or bridges:
-            reason = "other containers run, or other labs" if others else f"bridge {', '.join(bridges)} came meanwhile"
-            self.say(f"forwarding and firewall stay as they are: {reason}; the next `lab down` looks again")
-            return
-        undone = []
-        sysctls = plan.sysctl_undo(found["sysctl"], self._sysctl())
-        if sysctls:
-            words = [word for pair in sysctls for word in pair]
-            script = 'while [ $# -gt 1 ]; do [ ! -e "/proc/sys/$1" ] || echo "$2" > "/proc/sys/$1"; shift 2; done'
-            machine.sudo("sh", "-c", script, "sh", *words, why="writing net.ipv4 keys back")
-            undone.append(f"net.ipv4.ip_forward={found['sysctl']['net/ipv4/ip_forward']}")
-        for tool, before in found["chains"].items():
-            calls = plan.firewall_undo(before, self._saved(tool))
-            for call in calls:
-                machine.sudo(tool, "--wait", *call, why="taking netavark's chains away")
-            if calls:
-                undone.append(f"{tool}: netavark's chains")
-        for group in sorted(set(self._groups()) - set(found["groups"])):
-            machine.sudo("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";", check=False)
-        if mounted("/run/netns") and not found.get("netns") and not os.listdir("/run/netns"):
-            machine.sudo("umount", "/run/netns", check=False)
-        for folder in FOLDERS:
-            if folder not in found.get("folders", FOLDERS) and os.path.isdir(folder):
-                machine.sudo("rmdir", folder, check=False)  # goes only when nothing is in it
-        state["found"] = None
-        self.save(state)
-        self.say("no lab left; the machine is as it was found" + (f" ({', '.join(undone)})" if undone else ""))
-
-    # -- single hosts
-    def host(self, lab: str, host: str) -> dict[str, Any]:
-        found = {c["Labels"][LABEL_HOST]: c for c in self.containers(lab)}
-        if not found:
-            raise LabError(f"there is no lab {lab}; `lab list` shows what there is")
-        if host not in found:
-            raise LabError(f"lab {lab} has no host {host}; it has {', '.join(sorted(found))}")
-        return found[host]
-
-    def address(self, container: dict[str, Any]) -> str:
-        words = self.machine.pod_json("inspect", container["Id"])[0]["Config"].get("CreateCommand", [])
-        return words[words.index("--ip") + 1] if "--ip" in words else ""
-
-    def execute(self, lab: str, host: str, command: list[str], tty: bool) -> None:
-        container = self.host(lab, host)
-        words = self.machine.podman(
-            "exec", "--interactive", *(["--tty"] if tty else []), container["Id"], *(command or ["bash", "-l"])
-        )
-        os.environ["PATH"] = self.machine.path
-        os.execvp(words[0], words)
-
-    def ssh(self, lab: str, host: str, command: list[str]) -> None:
-        self.host(lab, host)
-        words = ["ssh", "-F", str(self.folder(lab) / "ssh_config"), host]
-        if command:
-            words.append(" ".join(shlex.quote(word) for word in command))
-        os.execvp(words[0], words)
-
-    def kill(self, lab: str, host: str) -> None:
-        container = self.host(lab, host)
-        if container["State"] not in ("running", "paused"):
-            self.say(f"{host}: is {container['State']} already, nothing changed")
-            return
-        if container["State"] == "paused":
-            self.machine.pod("unpause", container["Id"])
-        self.machine.pod("kill", container["Id"])
-        self.machine.pod("wait", container["Id"], check=False, timeout=30)
-        self.say(f"{host}: killed; `lab start {lab} {host}` starts it")
-
-    def start(self, lab: str, host: str, timeout: float) -> None:
-        container = self.host(lab, host)
-        state = self._true_state(container)
-        if state == "paused":
-            raise LabError(f"{host} is paused, not down; `lab unpause {lab} {host}`")
-        if state not in ("exited", "created", "running"):
-            raise LabError(f"{host} is {state} and cannot be started again; `lab up {lab}` makes it anew")
-        if state == "running":
-            self.say(f"{host}: runs already, nothing changed")
-            return
-        self._end_connections(lab, [host])
-        self.machine.pod("start", container["Id"], why=f"starting {host}")
-        self._wait_boot(lab, host, timeout)
-        self.say(f"{host}: started")
-
-    def reboot(self, lab: str, host: str, timeout: float) -> None:
-        container = self.host(lab, host)
-        if container["State"] != "running":
-            raise LabError(
-                f"{host} is {container['State']} and cannot reboot; `lab start {lab} {host}` or `lab unpause {lab} {host}`"
-            )
-        pod = self.machine.pod
-        before = pod("inspect", "--format", "{{.State.StartedAt}}", container["Id"]).stdout
-        self._end_connections(lab, [host])
-        pod("exec", container["Id"], "systemctl", "reboot", check=False)
-        deadline = time.monotonic() + timeout
-        while True:
-            info = self.machine.pod_json("inspect", container["Id"])[0]
-            if info["State"]["Status"] == "running" and not same_time(info["State"]["StartedAt"], before):
-                break
-            if time.monotonic() > deadline:
-                raise LabError(
-                    f"{host} has not gone down in {timeout:.0f} s; look with `lab exec {lab} {host} -- systemctl list-jobs`"
-                )
-            time.sleep(0.1)
-        self._wait_boot(lab, host, timeout)
-        self.say(f"{host}: rebooted")
-
-    def pause(self, lab: str, host: str, paused: bool) -> None:
-        container = self.host(lab, host)
-        if (container["State"] == "paused") == paused:
-            self.say(f"{host}: is {container['State']} already, nothing changed")
-            return
-        self.machine.pod("pause" if paused else "unpause", container["Id"])
-        self.say(f"{host}: {'stands still' if paused else 'goes on'}")
-
-    def cut(self, lab: str, host: str, cut: bool) -> None:
-        container = self.host(lab, host)
-        network = f"mooncake-pd-{lab}"
-        if (network not in (container.get("Networks") or [])) == cut:
-            self.say(f"{host}: is {'cut off' if cut else 'joined'} already, nothing changed")
-            return
-        if cut:
-            self.machine.pod("network", "disconnect", network, container["Id"])
-            self.say(f"{host}: cut off")
-        else:
-            address = self.address(container)
-            self.machine.pod("network", "connect", "--ip", address, network, container["Id"])
-            self.say(f"{host}: joined again, {address}")
 
     def listing(self) -> list[dict[str, Any]]:
         state = self.state()
@@ -612,20 +445,10 @@ class Labs:
                     "name": container["Labels"][LABEL_HOST],
                     "address": words[words.index("--ip") + 1] if "--ip" in words else "",
                     "state": container["State"],
-                    "joined": f"mooncake-pd-{name}" in (container.get("Networks") or []),
+                    "joined": plan.network_name(name) in (container.get("Networks") or []),
                 }
             )
         return sorted(labs.values(), key=lambda lab: str(lab["name"]))
-
-
-def mounted(path: str) -> bool:
-    """Also when it is a bind of the same file system, which os.path.ismount does not see."""
-    return any(line.split()[4] == path for line in read("/proc/self/mountinfo").splitlines())
-
-
-def same_time(one: str, other: str) -> bool:
-    """podman writes a moment in two ways: 2026-11-29T19:27:57.9Z and 2026-11-29 19:27:57.9 +0000 UTC."""
-    return one.replace("T", " ")[:23] == other.strip().replace("T", " ")[:23]
 
 
 def tar_of(files: dict[str, tuple[str, int]]) -> bytes:

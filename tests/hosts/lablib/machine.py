@@ -74,7 +74,8 @@ class Machine:
                 != 0
             ):
                 raise LabError(
-                    "the hosts need root and sudo lets you not through (or wants a password); run as root, or `sudo -v` first"
+                    "the hosts need root and sudo lets you not through (or wants a password);"
+                    " run as root, or `sudo -v` first"
                 )
         return [*sudo, *command]
 
@@ -129,6 +130,10 @@ class Machine:
     def pod_json(self, *args: str) -> list[Any]:
         return json.loads(self.pod(*args).stdout or "[]") or []
 
+    def ip_json(self, *args: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.run(["ip", "-json", "-4", *args]).stdout or "[]")
+        return found
+
     # -- files
     def open_cache(self) -> None:
         """The cache belongs to the caller, wherever it lies."""
@@ -180,6 +185,10 @@ class Machine:
         new.chmod(mode)
         new.replace(path)
         return True
+
+
+def read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8").strip()
 
 
 def short(argv: Sequence[str]) -> str:

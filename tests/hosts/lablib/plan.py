@@ -47,7 +47,7 @@ class Lab:
 
     @property
     def network(self) -> str:
-        return f"mooncake-pd-{self.name}"
+        return network_name(self.name)
 
     @property
     def subnet(self) -> ipaddress.IPv4Network:
@@ -55,6 +55,10 @@ class Lab:
 
     def container(self, host: str) -> str:
         return container_name(self.name, host)
+
+
+def network_name(lab: str) -> str:
+    return f"mooncake-pd-{lab}"
 
 
 def container_name(lab: str, host: str) -> str:
@@ -105,7 +109,8 @@ def inventory_hosts(listing: dict[str, Any], group: str = "pd") -> tuple[Host, .
             without.append(name)
     if without:
         raise LabError(
-            f"no address for {', '.join(without)}: neither pd_host.address nor ansible_host is set; set one in the inventory"
+            f"no address for {', '.join(without)}: neither pd_host.address nor ansible_host is set;"
+            " set one in the inventory"
         )
     if not hosts:
         raise LabError("the inventory has no hosts with an address; name hosts in it, or give --host NAME=ADDRESS")
@@ -292,7 +297,8 @@ def connection_vars(folder: str, key: str) -> dict[str, str]:
     values = {
         "ansible_user": "ansible",
         "ansible_ssh_private_key_file": key,
-        "ansible_ssh_common_args": f"-o UserKnownHostsFile='{folder}/known_hosts' -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes",
+        "ansible_ssh_common_args": f"-o UserKnownHostsFile='{folder}/known_hosts' -o StrictHostKeyChecking=yes"
+        " -o IdentitiesOnly=yes",
     }
     # Named after the host, so that the tool can end the standing connection of a host it reboots or removes.
     # A socket's path has an end: 108 characters, and ssh wants some for a name of its own.
@@ -314,12 +320,13 @@ def inventory_text(hosts: Iterable[Host]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def ssh_config(lab: str, folder: str, key: str, hosts: Iterable[Host]) -> str:
+def ssh_config(folder: str, key: str, hosts: Iterable[Host]) -> str:
     blocks = [f"# ssh -F {folder}/ssh_config HOST"]
     for host in hosts:
         blocks.append(f"Host {host.name} {host.address}\n  HostName {host.address}")
     blocks.append(
-        f'Host *\n  User ansible\n  IdentityFile "{key}"\n  IdentitiesOnly yes\n  UserKnownHostsFile "{folder}/known_hosts"\n'
+        f'Host *\n  User ansible\n  IdentityFile "{key}"\n  IdentitiesOnly yes\n'
+        f'  UserKnownHostsFile "{folder}/known_hosts"\n'
         "  StrictHostKeyChecking yes\n  BatchMode yes\n  ConnectTimeout 5"
     )
     return "\n".join(blocks) + "\n"

@@ -85,7 +85,7 @@ class Service:
 
     def start(self) -> Service:
         self.cluster.start()
-        self.cluster.watch(interval=1.0, settle=2.0, drain_timeout=20.0)
+        self.cluster.watch(interval=1.0, settle=2.0, drain_timeout=8.0)
         self.haproxy.start()
         wait_until(lambda: b'"routers_up":2' in request(self.port, "/health")[1], "HAProxy sees both routers")
         return self

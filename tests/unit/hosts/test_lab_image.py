@@ -36,7 +36,7 @@ Components: main
 LIST = """\
 # deb http://archive.ubuntu.com/ubuntu noble main
 deb http://archive.ubuntu.com/ubuntu noble main universe
-deb [arch=amd64 signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg] http://security.ubuntu.com/ubuntu noble-security main # security
+deb [signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg] http://security.ubuntu.com/ubuntu noble-security main
 deb-src http://archive.ubuntu.com/ubuntu noble main
 deb [signed-by=/etc/apt/keyrings/vendor.gpg] https://vendor.example/apt noble main
 deb https://vendor.example/apt noble stable
@@ -54,7 +54,10 @@ def test_stanzas_of_the_distribution_only() -> None:
 
 
 def test_an_embedded_key_is_kept_whole() -> None:
-    text = "Types: deb\nURIs: http://mirror/debian\nSuites: sid\nComponents: main\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n"
+    text = (
+        "Types: deb\nURIs: http://mirror/debian\nSuites: sid\nComponents: main\n"
+        "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n"
+    )
     (stanza,) = image.deb822_sources(text, "sid")
     assert "Signed-By: -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc" in stanza
 
@@ -62,7 +65,8 @@ def test_an_embedded_key_is_kept_whole() -> None:
 def test_lines_of_the_distribution_only() -> None:
     assert image.one_line_sources(LIST, "noble") == [
         "deb http://archive.ubuntu.com/ubuntu noble main universe",
-        "deb [arch=amd64 signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg] http://security.ubuntu.com/ubuntu noble-security main # security",
+        "deb [signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg]"
+        " http://security.ubuntu.com/ubuntu noble-security main",
     ]
 
 

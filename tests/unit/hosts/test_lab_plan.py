@@ -128,7 +128,7 @@ def test_what_is_not_ours_collides() -> None:
 
 
 def test_our_bridge_and_routes_that_lead_nowhere_do_not_collide() -> None:
-    routes = [
+    routes: list[dict[str, Any]] = [
         {"type": "blackhole", "dst": "10.90.79.0/24", "metric": plan.METRIC},
         {"type": "blackhole", "dst": "10.90.0.0/16", "metric": 4096},
         {"dst": "10.90.79.0/24", "dev": "podman1"},

@@ -17,13 +17,7 @@ FIRST = First("aa", 40, 0)
 
 
 def unit(**changes: Any) -> Unit:
-    running = {
-        "LoadState": "loaded",
-        "ActiveState": "active",
-        "SubState": "running",
-        "MainPID": 40,
-        "InvocationID": "aa",
-    }
+    running: dict[str, Any] = {"LoadState": "loaded", "ActiveState": "active", "SubState": "running"}
     return Unit("u", **running | {"MainPID": 40, "InvocationID": "aa"} | changes)
 
 

@@ -31,6 +31,11 @@ def test_addresses_are_little_endian_words() -> None:
     )
 
 
+def test_only_the_ports_asked_for() -> None:
+    text = HEAD + row(0, "0B495A0A:1FA4", "0A", 77) + row(1, "0100007F:C383", "01", 78)
+    assert [found.port for found in sockets.parse_table(text, {50051})[0]] == [50051]
+
+
 def test_v6_wildcard_loopback_and_mapped_addresses() -> None:
     text = (
         HEAD

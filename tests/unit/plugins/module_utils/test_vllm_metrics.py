@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import (
     delta,
     judge_transfer,

@@ -322,6 +322,7 @@ def test_proof_outlives_a_rotated_log(host: Host) -> None:
     first.keep_proof()
     host.log.write_text("much later\nOSError: [Errno 98] Address already in use\n")
     assert host.watcher().wait(5, 0.5) == READY
+    assert host.watcher(lines=[{"pattern": "something else"}]).wait(5, 0.5) != READY
     host.unit["InvocationID"] = B  # the next start has to prove itself
     assert host.watcher().wait(5, 0.5) != READY
 

@@ -10,6 +10,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
 from ansible_collections.mooncake.pd.plugins.modules import kv_proof
 
 
@@ -164,9 +165,7 @@ def test_instance_that_took_no_part_fails(fake):
         {"name": "d2", "kind": "decode", "api_urls": [fake.url + "/idle"]},
     ]
     problems, result = prove(fake, instances=instances)
-    assert problems == [
-        "d2 took no part in 4 requests: it is not behind the router, or the router holds it for dead"
-    ]
+    assert problems == ["d2 took no part in 4 requests: it is not behind the router, or the router holds it for dead"]
     assert result["by_source"]["external_kv_transfer"] == 16
 
 

@@ -191,7 +191,7 @@ def test_an_overlap_is_mended_by_doing_what_the_report_says(raw):
         if not isinstance(found, PlanError):
             return
         problem = next(problem for problem in found.problems if problem.severity == "error")
-        place, _, value = problem.fix.removeprefix("set ").partition(" to ")
+        place, _to, value = problem.fix.removeprefix("set ").partition(" to ")
         put(raw, place, int(value.split(",")[0]))
     raise AssertionError("the advice does not lead to a plan")
 

@@ -22,7 +22,7 @@ def claim(first, last, address="192.0.2.11", kind="exact"):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("first", "second", "expected"),
     [
         (claim(100, 100), claim(100, 100), True),
         (claim(100, 109), claim(109, 120), True),  # both ends are inclusive
@@ -34,9 +34,9 @@ def claim(first, last, address="192.0.2.11", kind="exact"):
         (claim(100, 200, "0.0.0.0", "pool"), claim(100, 200, "0.0.0.0", "pool"), False),
     ],
 )
-def test_collide(one, other, expected):
-    assert collide(one, other) is expected
-    assert collide(other, one) is expected
+def test_collide(first, second, expected):
+    assert collide(first, second) is expected
+    assert collide(second, first) is expected
 
 
 def test_ranges_of_a_pool_that_touch_become_one():

@@ -1,0 +1,273 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.mooncake.pd.plugins.modules import units
+
+from .conftest import RunModule
+
+P1, P2 = "mooncake-pd-p1.service", "mooncake-pd-p2.service"
+HEADER = "# Managed by mooncake.pd: changes by hand are lost\n"
+
+
+class Systemd:
+    """systemctl over a folder of unit files: a started unit runs the digest of its file at the last daemon-reload."""
+
+    def __init__(self, root: Path) -> None:
+        self.units, self.run_dir, self.logs = root / "units", root / "run", root / "log"
+        for folder in (self.units, self.run_dir, self.logs):
+            folder.mkdir()
+        self.calls: list[str] = []
+        self.active: dict[str, str] = {}
+        self.enabled: set[str] = set()
+        self.loaded: dict[str, str] = {}
+        self.crash: set[str] = set()
+        self.fragments: dict[str, str] = {}
+        self.booted = True
+
+    def __call__(self, command: list[str]) -> tuple[int, str, str]:
+        if not self.booted:
+            return 1, "", "System has not been booted with systemd as init system"
+        if command[0] == "journalctl":
+            return 0, "", ""
+        verb, names = command[1], command[command.index("--") + 1 :] if "--" in command else []
+        if verb == "show":
+            return 0, "\n".join(self.block(name) for name in names), ""
+        self.calls.append(" ".join([verb, *names]))
+        return getattr(self, verb.replace("-", "_"))(names)  # type: ignore[no-any-return]
+
+    def block(self, name: str) -> str:
+        file = self.units / name
+        fragment = self.fragments.get(name, str(file) if file.exists() else "")
+        state = self.active.get(name, "inactive")
+        stale = name in self.loaded and (not file.exists() or file.read_text() != self.loaded[name])
+        rows = [
+            f"Id={name}",
+            f"LoadState={'loaded' if fragment else 'not-found'}",
+            f"ActiveState={state}",
+            f"FragmentPath={fragment}",
+            f"UnitFileState={'enabled' if name in self.enabled else ''}",
+            f"NeedDaemonReload={'yes' if stale else 'no'}",
+            f"InvocationID={'c' * 32}",
+        ]
+        if state == "failed":
+            rows += ["Result=exit-code", "ExecMainCode=1", "ExecMainStatus=203"]
+        return "\n".join(rows) + "\n"
+
+    def daemon_reload(self, names: list[str]) -> tuple[int, str, str]:
+        self.loaded = {file.name: file.read_text() for file in self.units.iterdir()}
+        return 0, "", ""
+
+    def start(self, names: list[str]) -> tuple[int, str, str]:
+        for name in names:
+            if name in self.crash:
+                self.active[name] = "failed"
+                continue
+            self.active[name] = "active"
+            digest = self.loaded[name].split("MOONCAKE_PD_DIGEST=")[1].split("\n")[0]
+            (self.run_dir / name[:-8]).mkdir(exist_ok=True)
+            (self.run_dir / name[:-8] / "digest").write_text(digest + "\n")
+        return (1, "", "Job failed.") if self.crash & set(names) else (0, "", "")
+
+    restart = start
+
+    def stop(self, names: list[str]) -> tuple[int, str, str]:
+        for name in names:
+            self.active[name] = "inactive"
+            shutil.rmtree(self.run_dir / name[:-8], ignore_errors=True)
+        return 0, "", ""
+
+    def enable(self, names: list[str]) -> tuple[int, str, str]:
+        self.enabled |= set(names)
+        return 0, "", ""
+
+    def disable(self, names: list[str]) -> tuple[int, str, str]:
+        self.enabled -= set(names)
+        return 0, "", ""
+
+    def reset_failed(self, names: list[str]) -> tuple[int, str, str]:
+        return 0, "", ""
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
+    made = Systemd(tmp_path)
+    monkeypatch.setattr(AnsibleModule, "run_command", lambda self, command: made(command))
+    monkeypatch.setattr(AnsibleModule, "tmpdir", str(tmp_path))
+    monkeypatch.setattr(AnsibleModule, "atomic_move", lambda self, source, target: os.replace(source, target))
+    monkeypatch.setattr(units, "UNIT_DIR", str(made.units))
+    monkeypatch.setattr(units, "RUN_DIR", str(made.run_dir))
+    return made
+
+
+def plan(*names: str, port: int = 8100) -> dict[str, Any]:
+    made = [{"name": name, "argv": ["vllm", "--port", str(port)]} for name in names or (P1, P2)]
+    return {"units": made, "executable_dir": "/opt/venv/bin"}
+
+
+def told(answer: dict[str, Any], key: str) -> list[str]:
+    return [unit["name"] for unit in answer["units"] if unit[key]]
+
+
+def test_first_start_starts_all_in_one_call_and_the_second_changes_nothing(
+    run_module: RunModule, systemd: Systemd
+) -> None:
+    answer = run_module(units, **plan())
+    assert answer["changed"]
+    assert told(answer, "started") == [P1, P2]
+    assert [unit["active_state"] for unit in answer["units"]] == ["active", "active"]
+    assert systemd.calls == ["daemon-reload", f"enable {P1} {P2}", f"start {P1} {P2}"]
+    assert (systemd.units / P1).stat().st_mode & 0o777 == 0o644
+    assert [entry["before"] for entry in answer["diff"]] == ["", ""]
+    assert "ExecStart=/opt/venv/bin/vllm --port 8100" in answer["diff"][0]["after"]
+
+    systemd.calls.clear()
+    again = run_module(units, **plan())
+    assert not again["changed"]
+    assert again["diff"] == []
+    assert systemd.calls == []
+
+
+def test_check_mode_on_a_fresh_host_tells_and_touches_nothing(run_module: RunModule, systemd: Systemd) -> None:
+    answer = run_module(units, check=True, log_dir="/var/log/not-there-yet", **plan())
+    assert answer["changed"]
+    assert told(answer, "started") == [P1, P2]
+    assert answer["diff"][1]["after_header"].endswith(P2)
+    assert systemd.calls == []
+    assert list(systemd.units.iterdir()) == []
+
+
+def test_only_what_runs_something_else_is_restarted(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan())
+    changed = plan()
+    changed["units"][1]["argv"].append("--more")
+    systemd.calls.clear()
+    assert told(run_module(units, check=True, **changed), "restarted") == [P2]
+    answer = run_module(units, **changed)
+    assert (told(answer, "changed"), told(answer, "restarted"), told(answer, "started")) == ([P2], [P2], [])
+    assert systemd.calls == ["daemon-reload", f"restart {P2}"]
+
+
+def test_owed_restart_is_not_forgotten(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan())
+    kept = run_module(units, on_change="keep", **plan(port=8101))
+    assert kept["changed"]
+    assert told(kept, "outdated") == [P1, P2]
+    assert not run_module(units, on_change="keep", **plan(port=8101))["changed"]
+    assert told(run_module(units, state="present", **plan(port=8101)), "outdated") == [P1, P2]
+    assert told(run_module(units, **plan(port=8101)), "restarted") == [P1, P2]
+    assert told(run_module(units, **plan(port=8101)), "outdated") == []
+
+
+def test_running_unit_that_does_not_say_what_it_runs_is_restarted(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan())
+    (systemd.run_dir / "mooncake-pd-p1" / "digest").unlink()
+    assert told(run_module(units, **plan()), "restarted") == [P1]
+
+
+def test_stale_systemd_is_reloaded(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan(P1))
+    systemd.loaded[P1] = "old"
+    systemd.calls.clear()
+    run_module(units, **plan(P1))
+    assert systemd.calls == ["daemon-reload"]
+
+
+def test_failed_unit_is_reset_first(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan())
+    systemd.active[P1] = "failed"
+    systemd.calls.clear()
+    run_module(units, **plan())
+    assert systemd.calls == [f"reset-failed {P1}", f"start {P1}"]
+
+
+def test_failed_start_names_the_unit_why_and_its_last_lines(run_module: RunModule, systemd: Systemd) -> None:
+    systemd.crash = {P2}
+    (systemd.logs / "mooncake-pd-p2.log").write_text(
+        f"--- mooncake-pd start unit={P2} invocation={'c' * 32} digest=0123456789ab\nlast words\n"
+    )
+    answer = run_module(units, log_dir=str(systemd.logs), **plan())
+    assert answer["failed"]
+    assert answer["changed"]
+    assert f"{P2} did not start: failed, exit status 203/EXEC, result exit-code." in answer["msg"]
+    assert "What to do: The program of ExecStart is missing" in answer["msg"]
+    assert "  last words" in answer["msg"]
+    assert P1 not in answer["msg"]
+
+
+@pytest.mark.parametrize("state", ["started", "stopped", "present", "absent"])
+def test_foreign_files_are_never_touched(run_module: RunModule, systemd: Systemd, state: str) -> None:
+    (systemd.units / P2).write_text("[Service]\nExecStart=/bin/mine\n")
+    answer = run_module(units, state=state, **plan())
+    assert answer["failed"]
+    assert "Nothing was changed." in answer["msg"]
+    assert f"{systemd.units / P2} was not written by mooncake.pd" in answer["msg"]
+    assert systemd.calls == []
+    assert [file.name for file in systemd.units.iterdir()] == [P2]
+
+
+def test_all_problems_are_told_at_once(run_module: RunModule, systemd: Systemd) -> None:
+    (systemd.units / P1).symlink_to("/dev/null")
+    bad = [{"name": P1, "argv": ["vllm"]}, {"name": P2, "argv": ["vllm", "a\nb"]}, {"name": "x", "argv": ["y"]}]
+    answer = run_module(units, units=[*bad, bad[0]], executable_dir="/opt")
+    for text in ("masked", "U+000A", "'x' is no plain name", f"{P1}: listed 2 times"):
+        assert text in answer["msg"]
+
+
+def test_unit_of_a_package_is_foreign_too(run_module: RunModule, systemd: Systemd) -> None:
+    systemd.fragments[P1] = "/lib/systemd/system/mooncake-pd-p1.service"
+    answer = run_module(units, **plan())
+    assert answer["failed"]
+    assert "/lib/systemd/system/mooncake-pd-p1.service" in answer["msg"]
+
+
+def test_stopped_keeps_the_file(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan())
+    systemd.calls.clear()
+    answer = run_module(units, state="stopped", **plan())
+    assert told(answer, "stopped") == [P1, P2]
+    assert systemd.calls == [f"stop {P1} {P2}"]
+    assert not run_module(units, state="stopped", **plan())["changed"]
+    assert (systemd.units / P1).exists()
+
+
+def test_absent_needs_only_names(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan())
+    systemd.calls.clear()
+    gone = {"units": [{"name": P1}, {"name": P2}], "state": "absent"}
+    assert run_module(units, check=True, **gone)["changed"]
+    answer = run_module(units, **gone)
+    assert told(answer, "stopped") == [P1, P2]
+    assert systemd.calls == [f"stop {P1} {P2}", f"disable {P1} {P2}", "daemon-reload"]
+    assert list(systemd.units.iterdir()) == []
+    assert not run_module(units, **gone)["changed"]
+
+
+def test_not_enabled(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, enabled=False, **plan(P1))
+    assert not any(call.startswith(("enable", "disable")) for call in systemd.calls)
+    systemd.enabled.add(P1)
+    assert told(run_module(units, enabled=False, **plan(P1)), "changed") == [P1]
+    assert systemd.enabled == set()
+
+
+def test_host_without_systemd(run_module: RunModule, systemd: Systemd) -> None:
+    systemd.booted = False
+    answer = run_module(units, **plan())
+    assert answer["failed"]
+    assert "booted with systemd" in answer["msg"]
+
+
+def test_header_is_the_first_line(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan(P1))
+    assert (systemd.units / P1).read_text().startswith(HEADER)
