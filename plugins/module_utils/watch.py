@@ -26,8 +26,6 @@ READY, FAILED, WAITING = "ready", "failed", "waiting"
 _HEALTH_TIMEOUT = 2.0
 _UNIT_REFRESH = 5.0  # between two looks at systemd while every main process is there
 _GRACE = 0.5  # lets a failing process finish its traceback
-# A proxy of the environment must not answer for the process.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _NO_CAUSE = (
     "The log names no cause. Run the preflight (mooncake_master says nothing when its RPC port is taken) and see"
     " `systemctl status`."
@@ -36,8 +34,10 @@ _NO_CAUSE = (
 
 def ask_health(url: str, wanted: Mapping[str, Any], timeout: float = _HEALTH_TIMEOUT) -> Optional[str]:
     """None when it answers 200 with the wanted JSON values, else the last answer in short."""
+    # A proxy of the environment must not answer for the process.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with _OPENER.open(url, timeout=timeout) as answer:
+        with opener.open(url, timeout=timeout) as answer:
             body = answer.read(1 << 16)
             if answer.status != 200:
                 return f"{url} answered {answer.status}"

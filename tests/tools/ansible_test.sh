@@ -16,7 +16,7 @@ rm -rf "$tree"
 mkdir -p "$tree"
 git -C "$root" ls-files -z --cached --others --exclude-standard \
     | { cd "$root" && while IFS= read -r -d '' file; do [ -e "$file" ] && printf '%s\0' "$file"; done; } \
-    | tar -C "$root" --null --files-from=- --exclude=.collections -cf - | tar -C "$tree" -xf -
+    | tar -C "$root" --exclude=.collections --null --files-from=- -cf - | tar -C "$tree" -xf -
 
 pip=$("$root/.venv/bin/python" - <<'PY'
 import pathlib, re
@@ -27,5 +27,7 @@ PY
 )
 install -D -m 644 "$root/tests/tools/get_pip.py" "$home/.ansible/test/cache/get_pip_$pip.py"
 cd "$tree"
+# a repository of its own: seen as a part of this one, it would be ignored as a whole
+git init --quiet .
 unset ANSIBLE_COLLECTIONS_PATH PYTHONPATH
 HOME=$home exec ansible-test "$what" --color no --python "$python" "$@"

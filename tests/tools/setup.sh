@@ -45,6 +45,6 @@ if [ -z "$python" ]; then
 fi
 echo "setup: .venv with $("$python" --version) from $requirements"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$root/$requirements"
+"$venv/bin/python" -m pip install -qq --disable-pip-version-check -r "$root/$requirements"
 echo "$want" > "$stamp"
 "$venv/bin/ansible" --version | head -n 1

@@ -9,21 +9,24 @@ MOONCAKE_PD_TEST_HAPROXY and MOONCAKE_PD_TEST_VLLM_ROUTER name the programs; wit
 from __future__ import annotations
 
 import grp
-import hashlib
-import json
 import os
 import pwd
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible_collections.mooncake.pd.tests.sim.router.harness import Cluster, Unit, free_ports, request, wait_until
+from ansible_collections.mooncake.pd.tests.sim.router.harness import (
+    Cluster,
+    Unit,
+    free_ports,
+    render,
+    request,
+    wait_until,
+)
 
-HERE = Path(__file__).parent
 # as in the plan
 ROUTER_OPTIONS = ["--vllm-pd-disaggregation", "--kv-connector", "mooncake", "--policy", "round_robin"]
 ROUTER_OPTIONS += ["--health-check-interval-secs", "1", "--health-check-timeout-secs", "2"]
@@ -63,11 +66,9 @@ class Service:
         ]
         cluster = {"kind": "vllm_router", "contract": "mooncake", "address": "127.0.0.1", "port": self.port}
         variables = {
-            "ansible_python_interpreter": sys.executable,
             "router_processes": [{"unit": {"name": "mooncake-pd-router-a.service", "argv": [], "timeout_stop": 50}}],
             "router_frontend": {"unit": {"name": "mooncake-pd-router.service"}},
             "router_cluster": {**cluster, "backends": backends},
-            "router_config_dir": str(self.directory),
             "router_group": grp.getgrgid(os.getgid()).gr_name,
             "router_haproxy_user": pwd.getpwuid(os.getuid()).pw_name,
             "router_haproxy_group": grp.getgrgid(os.getgid()).gr_name,
@@ -75,13 +76,9 @@ class Service:
             "__router_frontend_runtime": str(self.directory),
             **settings,
         }
-        keys = [hashlib.sha256(key.encode()).hexdigest().upper() for key in settings.get("router_api_keys", [])]
-        (self.directory / "haproxy-keys").write_text("\n".join(keys) + "\n")
-        extra = self.directory / "variables.json"
-        extra.write_text(json.dumps(variables))
-        command = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"@{extra}", str(HERE / "render.yml")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = render(self.directory, variables)
         assert done.returncode == 0, done.stdout + done.stderr
+        subprocess.run([self.haproxy_path, "-c", "-q", "-f", str(self.config)], check=True)
 
     def start(self) -> Service:
         self.cluster.start()
@@ -93,9 +90,6 @@ class Service:
     def ask(self, path: str = "/v1/completions", **options: Any) -> tuple[int, bytes, str]:
         body = options.pop("body", {"model": "tiny", "prompt": "hello", "max_tokens": 2})
         return request(self.port, path, body, **options)
-
-    def took_in(self) -> Callable[[], bool]:
-        return self.cluster.current
 
 
 @pytest.fixture

@@ -299,3 +299,14 @@ class Load:
             first, last = min(at for at, _ in bad), max(at + s for at, s in bad)
             text += f"; bad from {first:.1f} to {last:.1f} s, longest {max(s for _, s in bad):.1f} s"
         return text
+
+
+def render(directory: Path, variables: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Write what the role would write into a directory: haproxy.cfg, haproxy-keys and facts.json."""
+    extra = directory / "variables.json"
+    extra.write_text(
+        json.dumps({"ansible_python_interpreter": sys.executable, "router_config_dir": str(directory), **variables})
+    )
+    ansible = Path(sys.executable).with_name("ansible-playbook")
+    command = [str(ansible), "-i", "localhost,", "-c", "local", "-e", f"@{extra}", str(HERE / "render.yml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

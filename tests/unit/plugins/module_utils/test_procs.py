@@ -33,6 +33,7 @@ def test_unit_in_every_kind_of_control_group(text: str) -> None:
     [
         (f"0::/system.slice/docker-{ID}.scope", f"docker-{ID}.scope", ID[:12]),
         (f"0::/docker/{ID}", None, ID[:12]),
+        (f"5:memory:/docker/{ID}\n0::/", None, ID[:12]),
         (f"12:pids:/docker/{ID}\n1:name=systemd:/docker/{ID}", None, ID[:12]),
         (f"0::/machine.slice/libpod-{ID}.scope/container", f"libpod-{ID}.scope", ID[:12]),
         (
