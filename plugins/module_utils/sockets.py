@@ -226,7 +226,7 @@ def listeners(rows: Iterable[Row], port: int) -> list[Row]:
 
 
 def first_error(error: Optional[BaseException]) -> str:
-    """The short text of a network error: 'connection refused' and not '<urlopen error [Errno 111] ...>'."""
+    """The short text of a network error: 'connection refused', without the layers around it."""
     reason = getattr(error, "reason", error)
     if isinstance(reason, (socket.timeout, TimeoutError)):
         return "no answer in time"

@@ -18,7 +18,7 @@ from typing import Any, Mapping, Optional, Sequence
 from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import START_MARK, log_path, stem
 
 HEADER = "# Managed by mooncake.pd: changes by hand are lost"
-DIGEST_VARIABLE = "MOONCAKE_PD_DIGEST"
+UNIT_DIR = "/etc/systemd/system"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./$-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
@@ -66,8 +66,6 @@ def quote_assignment(name: str, value: Any, what: str = "environment") -> str:
     """One assignment of Environment=, where $ means nothing and % still does."""
     if not _VARIABLE.fullmatch(name):
         raise UnitFileError(f"{what}: {name!r} is no name of an environment variable")
-    if name == DIGEST_VARIABLE:
-        raise UnitFileError(f"{what}: {name} is set by this module")
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise UnitFileError(f"{what}.{name}: {value!r} is no text; put it in quotes as the program should see it")
     return _quote(f"{name}={_checked(str(value), f'{what}.{name}')}".replace("%", "%%"))
@@ -101,13 +99,19 @@ def _setting(value: Any, what: str) -> list[str]:
 
 
 def _start_marks(name: str, log_dir: Optional[str]) -> str:
-    """Leave the digest of what starts in the runtime folder (it goes when the unit stops), and mark the log."""
+    """Leave the digest of the unit file that starts in the runtime folder, and mark the log.
+
+    The file itself is read, so that one changed by hand shows. The runtime folder goes when the unit stops.
+    """
     # Variables are doubled ($$), as the shell and not systemd is to expand them; so is %, for printf.
-    script = f'printf "%%s\\n" "$${DIGEST_VARIABLE}" > /run/mooncake-pd/{stem(name)}/digest'
+    script = (
+        f"d=$$(sha256sum < {UNIT_DIR}/{name} | cut -c -64); "
+        f'echo "$$d" > /run/mooncake-pd/{stem(name)}/digest'
+    )
     if log_dir:
         script += (
             '; printf "%%s unit=%%s invocation=%%s digest=%%.12s\\n"'
-            f' "{START_MARK}" {name} "$$INVOCATION_ID" "$${DIGEST_VARIABLE}"'
+            f' "{START_MARK}" {name} "$$INVOCATION_ID" "$$d"'
         )
     return "/bin/sh -ec '" + script.replace("\\", "\\\\") + "'"
 
@@ -179,10 +183,7 @@ def render(
     for row in text.splitlines():
         if row.endswith("\\"):
             raise UnitFileError(f"the line {row!r} ends with a backslash, which systemd takes for a continuation")
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Rendered(
-        name, text.replace("\n[Service]\n", f"\n[Service]\nEnvironment={DIGEST_VARIABLE}={digest}\n", 1), digest
-    )
+    return Rendered(name, text, hashlib.sha256(text.encode()).hexdigest())
 
 
 def check_name(name: str) -> str:

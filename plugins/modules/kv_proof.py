@@ -331,7 +331,8 @@ def main() -> None:
                 },
             },
             "prompt": {"type": "str", "default": PROMPT},
-            "max_tokens": {"type": "int", "default": 16},
+            # the number of tokens to generate, no secret
+            "max_tokens": {"type": "int", "default": 16, "no_log": False},
             "compare": {"type": "bool", "default": False},
             "abort_timeout": {"type": "int", "default": 60},
             "timeout": {"type": "int", "default": 120},

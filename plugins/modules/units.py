@@ -13,7 +13,7 @@ author:
 description:
   - Renders C(/etc/systemd/system/NAME) for every unit, reloads systemd when something changed, enables the units and
     starts all of them at once, so that processes that wait for each other come up together.
-  - A running unit is restarted when the digest of what it runs differs from the digest of its planned unit file. The
+  - A running unit is restarted when the digest of the unit file it was started from differs from that of the planned one. The
     digest is kept in C(/run/mooncake-pd/NAME/digest) by the unit itself, so a restart that an earlier, broken-off run
     still owes is not forgotten. Drop-ins (C(systemctl edit)) are not part of the digest.
   - With O(log_dir), each start writes C(--- mooncake-pd start unit=... invocation=... digest=...) into the log of the
@@ -176,7 +176,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.mooncake.pd.plugins.module_utils import systemd, unit_file
 from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import open_log, stem, tail
 
-UNIT_DIR = "/etc/systemd/system"
+UNIT_DIR = unit_file.UNIT_DIR
 RUN_DIR = "/run/mooncake-pd"
 
 

@@ -108,7 +108,7 @@ def make_weights(ids: dict[str, int], class_of: dict[str, str], seed: int = SEED
     def noise(rows: int, columns: int, gain: float) -> numpy.ndarray:
         """Uniform with the standard deviation gain / sqrt(columns)."""
         width = gain * (3.0 / columns) ** 0.5
-        flat = [numbers.uniform(-width, width) for _ in range(rows * columns)]
+        flat = [numbers.uniform(-width, width) for _cell in range(rows * columns)]
         return numpy.array(flat, dtype=numpy.float32).reshape(rows, columns)
 
     embedding = noise(len(ids), HIDDEN, CONTENT_EMBEDDING * HIDDEN**0.5)

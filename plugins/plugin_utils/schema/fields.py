@@ -43,7 +43,8 @@ def key(
     least: int = 1,
 ) -> Any:
     """A key of the file. hint says what it means for the plan when a required key is missing."""
-    # pylint: disable-next=invalid-field-call  (called from the bodies of the dataclasses)
+    # called from the bodies of the dataclasses
+    # pylint: disable-next=invalid-field-call
     return field(metadata={"key": Key(kind, default, choices, section, hint, least)})
 
 

@@ -80,7 +80,7 @@ def with_advice(missing: list[str]) -> list[str]:
 
 def explain(what: str, binary: str, output: str) -> list[str]:
     """Why a proof failed: every missing library where that is the cause, else the last line of output."""
-    _, listed, complaints = run(["ldd", binary])
+    listed, complaints = run(["ldd", binary])[1:]
     missing = missing_libraries(listed + complaints)
     if not missing:
         missing = missing_libraries(output) or sorted(set(re.findall(r"(lib[^\s'\"]+): cannot open shared", output)))

@@ -145,11 +145,8 @@ def run_exec(command: List[str], runtime: Path, interval: float = 1.0, timeout: 
             rest += ["--prefill", url, port]
     say(f"starting with {json.dumps(members, sort_keys=True)}")
     pid = os.getpid()
-    (runtime / REMOVED).unlink(missing_ok=True)
-    write_json(
-        runtime / MEMBERS,
-        {"pid": pid, "start": start_time(pid), "url": own_url, "planned": prefills, "members": members},
-    )
+    record = {"pid": pid, "start": start_time(pid), "url": own_url, "planned": prefills, "members": members}
+    write_json(runtime / MEMBERS, record)
     try:
         os.execvp(rest[0], rest)
     except OSError as error:

@@ -17,7 +17,7 @@ from .machine import HERE, LabError, Machine, tail
 
 REPOSITORY = "localhost/mooncake-pd-host"
 LABEL = "mooncake-pd.image"
-CHANGES = ('CMD ["/usr/local/sbin/lab-init"]', "STOPSIGNAL SIGRTMIN+3")
+CHANGES = ('CMD ["/usr/bin/python3", "-IS", "/usr/local/sbin/lab-init"]', "STOPSIGNAL SIGRTMIN+3")
 PARTS = ("lab-init", "lab-packages", "lab-setup")
 
 PACKAGES = [

@@ -64,10 +64,11 @@ class Service:
             {"name": name, "address": "127.0.0.1", "port": port}
             for name, port in zip(("router-a", "router-b"), self.cluster.ports, strict=True)
         ]
+        frontend = {"name": "mooncake-pd-router.service", "description": "Front door"}
         cluster = {"kind": "vllm_router", "contract": "mooncake", "address": "127.0.0.1", "port": self.port}
         variables = {
             "router_processes": [{"unit": {"name": "mooncake-pd-router-a.service", "argv": [], "timeout_stop": 50}}],
-            "router_frontend": {"unit": {"name": "mooncake-pd-router.service"}},
+            "router_frontend": {"unit": {**frontend, "environment": {}, "timeout_stop": 50}},
             "router_cluster": {**cluster, "backends": backends},
             "router_group": grp.getgrgid(os.getgid()).gr_name,
             "router_haproxy_user": pwd.getpwuid(os.getuid()).pw_name,

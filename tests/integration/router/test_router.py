@@ -235,7 +235,8 @@ def test_restart_of_the_only_prefill_under_load(make_service: Any) -> None:
     assert count["truncated"] == 0
     assert hung_only_in_flight(load, service, killed)
     assert not [verdict for verdict in count if "EMPTY" in verdict or "text/plain" in verdict]
-    assert again - back < 8
+    first = min(at for at, _, verdict in load.results if at > back and verdict == "ok")
+    assert first - back < 8, "one router is enough, the other may still drain"
     assert set(load.count(since=again + 1)) == {"ok"}
 
 

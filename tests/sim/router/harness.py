@@ -137,13 +137,19 @@ class Instance:
         self.url = f"http://127.0.0.1:{self.port}"
         self.unit: Unit | None = None
 
-    def start(self, **options: float) -> None:
+    def start(self, **options: float | str) -> None:
+        self.launch(**options)
+        self.wait_up()
+
+    def wait_up(self) -> None:
+        wait_until(lambda: request(self.port, "/stand-in")[0] == 200, f"{self.name} up")
+
+    def launch(self, **options: float | str) -> None:
         argv = [sys.executable, str(HERE / "pd_instance.py"), self.kind, "--name", self.name, "--port", str(self.port)]
         argv += ["--bootstrap-port", str(self.bootstrap_port)] if self.kind == "prefill" else []
         for option, value in options.items():
             argv += [f"--{option.replace('_', '-')}", str(value)]
         self.unit = Unit(self.cluster.directory, self.name, argv, respawn=False).start()
-        wait_until(lambda: request(self.port, "/stand-in")[0] == 200, f"{self.name} up")
 
     def kill(self) -> None:
         assert self.unit is not None
@@ -173,7 +179,9 @@ class Cluster:
 
     def start(self) -> Cluster:
         for instance in (*self.prefill, *self.decode):
-            instance.start()
+            instance.launch()
+        for instance in (*self.prefill, *self.decode):
+            instance.wait_up()
         for router in self.routers:
             router.start()
         wait_until(lambda: self.ready() == [True, True], "both routers ready", 30)

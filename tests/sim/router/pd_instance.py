@@ -31,7 +31,7 @@ class Instance:
         self.ranks: int = args.ranks
         self.healthy_at: float = time.monotonic() + args.health_delay
         self.token_seconds: float = args.token_seconds
-        self.engines = {str(rank): f"{args.name}-{uuid.uuid4().hex[:12]}" for rank in range(args.ranks)}
+        self.engines = {str(r): args.engine_id or f"{args.name}-{uuid.uuid4().hex[:12]}" for r in range(args.ranks)}
         self.lock = threading.Lock()
         self.served = 0
         self.hung = 0
@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--bootstrap-port", type=int)
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--engine-id", help="the same after every start, which the real one should not have")
     parser.add_argument("--health-delay", type=float, default=0.0)
     parser.add_argument("--token-seconds", type=float, default=0.001)
     args = parser.parse_args()

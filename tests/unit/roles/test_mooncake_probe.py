@@ -46,8 +46,8 @@ def package(venv: Path) -> Path:
     return folder
 
 
-def ask(venv: Path, packages: list[str] = [NPU], version: str = "0.3.13.post1") -> dict:  # noqa: B006
-    return probe.probe({"path": str(venv), "version": version, "packages": packages, "prove": ["engine", "master"]})
+def ask(venv: Path, packages: tuple[str, ...] = (NPU,), version: str = "0.3.13.post1") -> dict:
+    return probe.probe({"path": str(venv), "version": version, "packages": list(packages), "prove": ["engine", "master"]})
 
 
 def test_no_environment(tmp_path):
@@ -76,7 +76,7 @@ def test_other_version_is_not_tried(venv, package):
 
 
 def test_other_variant_is_named(venv, package):
-    assert ask(venv, packages=[CPU])["wheel_problems"] == [
+    assert ask(venv, packages=(CPU,))["wheel_problems"] == [
         f"{CPU} is not installed, 0.3.13.post1 is wanted",
         f"variants that overwrite one another must not be there: {NPU}",
     ]

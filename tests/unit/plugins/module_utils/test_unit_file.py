@@ -95,7 +95,7 @@ def test_arguments_come_back_as_they_were(arguments: list[str]) -> None:
 @example("$HOME %h")
 def test_environment_comes_back_as_it_was(value: str) -> None:
     text = render(unit(environment={"X_1": value}), DIR).text
-    line = values(text, "Environment")[1]
+    line = values(text, "Environment")[0]
     (read,) = words(line)
     assert without_specifiers(read) == f"X_1={value}"
 
@@ -127,7 +127,6 @@ def test_control_characters_are_refused_everywhere(bad: str) -> None:
         ({"environment": {"X": True}}, "environment.X: True is no text"),
         ({"environment": {"X": None}}, "environment.X: None is no text"),
         ({"environment": {"X": ["a"]}}, "is no text"),
-        ({"environment": {"MOONCAKE_PD_DIGEST": "a"}}, "set by this module"),
         ({"sections": {"Service": {"StandardOutput": "null"}}}, "sections.Service.StandardOutput: set by this module"),
         ({"sections": {"Service": {"ExecStart": "/bin/true"}}}, "set by this module"),
         ({"sections": {"Service": "User=x"}}, "expected a section name"),
@@ -155,9 +154,10 @@ def test_log_folder_must_be_a_plain_path() -> None:
 
 START_PRE = (
     "/bin/sh -ec '"
-    r'printf "%%s\\n" "$$MOONCAKE_PD_DIGEST" > /run/mooncake-pd/mooncake-pd-p1/digest; '
+    "d=$$(sha256sum < /etc/systemd/system/mooncake-pd-p1.service | cut -c -64); "
+    'echo "$$d" > /run/mooncake-pd/mooncake-pd-p1/digest; '
     r'printf "%%s unit=%%s invocation=%%s digest=%%.12s\\n" "--- mooncake-pd start" mooncake-pd-p1.service'
-    ' "$$INVOCATION_ID" "$$MOONCAKE_PD_DIGEST"'
+    ' "$$INVOCATION_ID" "$$d"'
     "'"
 )
 
@@ -178,7 +178,6 @@ def test_whole_unit() -> None:
         "After=network-online.target\n"
         "\n"
         "[Service]\n"
-        f"Environment=MOONCAKE_PD_DIGEST={made.digest}\n"
         "Type=exec\n"
         "Environment=A=wins\n"
         "Environment=B=1\n"
@@ -197,14 +196,7 @@ def test_whole_unit() -> None:
         "[Install]\n"
         "WantedBy=multi-user.target\n"
     )
-    without = made.text.replace(f"Environment=MOONCAKE_PD_DIGEST={made.digest}\n", "")
-    assert hashlib.sha256(without.encode()).hexdigest() == made.digest
-
-
-def test_digest_stands_in_the_service_section_only() -> None:
-    made = render(unit(description="[Service]"), DIR)
-    assert made.text.count(f"MOONCAKE_PD_DIGEST={made.digest}") == 1
-    assert f"\n[Service]\nEnvironment=MOONCAKE_PD_DIGEST={made.digest}\n" in made.text
+    assert hashlib.sha256(made.text.encode()).hexdigest() == made.digest
 
 
 def test_sections_replace_drop_repeat_and_add() -> None:
@@ -245,8 +237,10 @@ def test_start_mark_is_what_the_log_reader_looks_for(tmp_path: Path) -> None:
     command = [without_variables(word) for word in command]
     assert command[:2] == ["/bin/sh", "-ec"]
     script = command[2].replace("/run/mooncake-pd/mooncake-pd-p1", str(tmp_path))
+    script = script.replace("/etc/systemd/system", str(tmp_path))
+    (tmp_path / made.name).write_text(made.text)
     invocation = "ab" * 16
-    environment = {**os.environ, "MOONCAKE_PD_DIGEST": made.digest, "INVOCATION_ID": invocation}
+    environment = {**os.environ, "INVOCATION_ID": invocation}
     log = tmp_path / "mooncake-pd-p1.log"
     with log.open("w") as target:
         subprocess.run(["/bin/sh", "-ec", script], env=environment, stdout=target, check=True)

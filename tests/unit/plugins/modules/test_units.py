@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -74,7 +75,7 @@ class Systemd:
                 self.active[name] = "failed"
                 continue
             self.active[name] = "active"
-            digest = self.loaded[name].split("MOONCAKE_PD_DIGEST=")[1].split("\n")[0]
+            digest = hashlib.sha256((self.units / name).read_bytes()).hexdigest()
             (self.run_dir / name[:-8]).mkdir(exist_ok=True)
             (self.run_dir / name[:-8] / "digest").write_text(digest + "\n")
         return (1, "", "Job failed.") if self.crash & set(names) else (0, "", "")
@@ -156,6 +157,15 @@ def test_only_what_runs_something_else_is_restarted(run_module: RunModule, syste
     answer = run_module(units, **changed)
     assert (told(answer, "changed"), told(answer, "restarted"), told(answer, "started")) == ([P2], [P2], [])
     assert systemd.calls == ["daemon-reload", f"restart {P2}"]
+
+
+def test_unit_changed_by_hand_and_restarted_is_put_right(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan())
+    file = systemd.units / P1
+    file.write_text(file.read_text().replace("--port 8100", "--port 9999"))
+    systemd(["systemctl", "restart", "--", P1])
+    assert told(run_module(units, **plan()), "restarted") == [P1]
+    assert "--port 8100" in file.read_text()
 
 
 def test_owed_restart_is_not_forgotten(run_module: RunModule, systemd: Systemd) -> None:

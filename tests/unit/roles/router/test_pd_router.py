@@ -287,16 +287,23 @@ def test_new_watcher_takes_over(make_cluster: Any) -> None:
 
 
 def test_own_removal_is_known_to_a_new_watcher_even_with_the_same_id(make_cluster: Any) -> None:
-    """A prefill given up while unreachable may come back as the same process: only a router restart takes it in."""
+    """A prefill given up while it was away may come back with the id it had: only a router restart takes it in."""
     cluster = make_cluster(2).start()
     first = cluster.prefill[0]
-    for router, port in zip(cluster.routers, cluster.ports, strict=True):
-        request(port, f"/remove_worker?url={first.url}", method="POST")
-        (router.runtime / "removed.json").write_text(json.dumps({"pid": router.pid, "urls": [first.url]}))
+    first.kill()
+    first.start(engine_id="pinned")
+    watcher = cluster.watch()
+    wait_until(cluster.current, "the pinned id is known")
+    first.kill()
+    wait_until(lambda: cluster.said(f"took out {first.url}: neither") == 2, "taken out")
+    watcher.stop(signal.SIGKILL)
+    starts = [router.starts for router in cluster.routers]
+    first.start(engine_id="pinned")
     cluster.watch()
-    wait_until(lambda: [router.starts for router in cluster.routers] == [2, 2], "both restart")
+    wait_until(lambda: [router.starts for router in cluster.routers] == [n + 1 for n in starts], "both restart")
     wait_until(cluster.current, "it is a member again")
-    assert all(not (router.runtime / "removed.json").exists() for router in cluster.routers)
+    time.sleep(1.0)
+    assert [router.starts for router in cluster.routers] == [n + 1 for n in starts]
 
 
 def test_removal_by_an_operator_is_not_undone(make_cluster: Any) -> None:
@@ -406,6 +413,18 @@ def test_other_process_with_the_recorded_pid_is_never_signalled(make_cluster: An
         time.sleep(1.5)
         assert innocent.poll() is None
         innocent.kill()
+
+
+def test_signal_goes_only_to_the_process_that_was_recorded(pd_router: ModuleType, tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        router = pd_router.Router(tmp_path)
+        router.process = (process.pid, "1")
+        assert not router.send(signal.SIGKILL)
+        assert process.poll() is None
+        router.process = (process.pid, pd_router.start_time(process.pid))
+        assert router.send(signal.SIGKILL)
+        assert process.wait(5) == -signal.SIGKILL
+        assert not router.send(signal.SIGKILL)
 
 
 def test_prefill_without_bootstrap_but_healthy_is_told_and_kept(pd_router: ModuleType, make_cluster: Any) -> None:

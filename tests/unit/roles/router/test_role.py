@@ -137,8 +137,8 @@ def test_order_of_the_rules(rendered: dict[str, Rendered]) -> None:
 
 
 def test_every_own_answer_is_json(rendered: dict[str, Rendered]) -> None:
-    answers = [line for line in rendered["mooncake"].lines if " status " in line and "log" not in line]
-    assert len(answers) == 6 + 4 + 4
+    answers = [line for line in rendered["mooncake"].lines if " status " in line and "string" in line]
+    assert len(answers) == 6 + 4 + 4, "errors of HAProxy, answers of the frontend, errors of the routers"
     for line in answers:
         assert "content-type application/json" in line
         body = line.split("string '")[1].split("'")[0].replace("%[nbsrv(pd_routers)]", "1")
@@ -166,7 +166,7 @@ def test_frontend_reloads_only_what_loads(rendered: dict[str, Rendered]) -> None
         (
             "nixl",
             {"router_allowed_paths": ["/workers", "v1"], "router_api_keys": ["sk a"]},
-            "(?s)/workers in router_allowed_paths: manages.*v1 in router_allowed_paths: not a plain.*router_api_keys: a",
+            "(?s)/workers in router_allowed_paths: manages.*v1 in router_allowed_paths: not.*router_api_keys: a",
         ),
     ],
 )
