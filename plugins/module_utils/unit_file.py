@@ -104,14 +104,10 @@ def _start_marks(name: str, log_dir: Optional[str]) -> str:
     The file itself is read, so that one changed by hand shows. The runtime folder goes when the unit stops.
     """
     # Variables are doubled ($$), as the shell and not systemd is to expand them; so is %, for printf.
-    script = (
-        f"d=$$(sha256sum < {UNIT_DIR}/{name} | cut -c -64); "
-        f'echo "$$d" > /run/mooncake-pd/{stem(name)}/digest'
-    )
+    script = f'd=$$(sha256sum < {UNIT_DIR}/{name} | cut -c -64); echo "$$d" > /run/mooncake-pd/{stem(name)}/digest'
     if log_dir:
         script += (
-            '; printf "%%s unit=%%s invocation=%%s digest=%%.12s\\n"'
-            f' "{START_MARK}" {name} "$$INVOCATION_ID" "$$d"'
+            f'; printf "%%s unit=%%s invocation=%%s digest=%%.12s\\n" "{START_MARK}" {name} "$$INVOCATION_ID" "$$d"'
         )
     return "/bin/sh -ec '" + script.replace("\\", "\\\\") + "'"
 

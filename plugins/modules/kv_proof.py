@@ -289,8 +289,8 @@ def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, A
         result["matches_prefill"] = alone == answer["text"]
         if not result["matches_prefill"]:
             problems.append(
-                f"the answer differs from that of prefill {prefill['name']} alone: {answer['text']!r} against {alone!r}; "
-                "decode worked on other KV, or prefill and decode hold different weights"
+                f"prefill {prefill['name']} alone answers {alone!r}, the router {answer['text']!r}: "
+                "decode worked on other KV, or the two hold different weights"
             )
     return problems
 

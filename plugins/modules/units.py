@@ -13,9 +13,9 @@ author:
 description:
   - Renders C(/etc/systemd/system/NAME) for every unit, reloads systemd when something changed, enables the units and
     starts all of them at once, so that processes that wait for each other come up together.
-  - A running unit is restarted when the digest of the unit file it was started from differs from that of the planned one. The
-    digest is kept in C(/run/mooncake-pd/NAME/digest) by the unit itself, so a restart that an earlier, broken-off run
-    still owes is not forgotten. Drop-ins (C(systemctl edit)) are not part of the digest.
+  - A running unit is restarted when the digest of the unit file it was started from differs from that of the planned
+    one. The unit itself keeps the digest in C(/run/mooncake-pd/NAME/digest), so neither a restart that a broken-off
+    run still owes is forgotten nor a change by hand. Drop-ins (C(systemctl edit)) are not part of the digest.
   - With O(log_dir), each start writes C(--- mooncake-pd start unit=... invocation=... digest=...) into the log of the
     unit. M(mooncake.pd.wait_ready) and M(mooncake.pd.unit_log_info) read from there on.
   - A unit file that this module did not write is never overwritten or removed.

@@ -47,7 +47,8 @@ def package(venv: Path) -> Path:
 
 
 def ask(venv: Path, packages: tuple[str, ...] = (NPU,), version: str = "0.3.13.post1") -> dict:
-    return probe.probe({"path": str(venv), "version": version, "packages": list(packages), "prove": ["engine", "master"]})
+    question = {"path": str(venv), "version": version, "packages": list(packages), "prove": ["engine", "master"]}
+    return probe.probe(question)
 
 
 def test_no_environment(tmp_path):

@@ -132,7 +132,7 @@ def test_recomputed_prompt_fails(fake):
 def test_other_answer_than_prefill_fails(fake):
     fake.decode_answer = " otherwise"
     problems, _result = prove(fake)
-    assert "differs from that of prefill p1 alone" in problems[0]
+    assert "prefill p1 alone answers" in problems[0]
     assert prove(fake, compare=False)[0] == []
 
 
