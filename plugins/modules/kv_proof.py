@@ -38,6 +38,10 @@ options:
   api_key:
     description: Key that the router asks for, if it does.
     type: str
+  validate_certs:
+    description: Whether the router's certificate must be valid for the name in O(url), where that is V(https://).
+    type: bool
+    default: true
   instances:
     description: Prefill and decode instances behind the router, as in C(pd_cluster.instances).
     type: list
@@ -186,6 +190,7 @@ class Service:
         self.url: str = params["url"].rstrip("/")
         self.model: str = params["model"]
         self.timeout: int = params["timeout"]
+        self.validate_certs: bool = params["validate_certs"]
         self.headers = {"Content-Type": "application/json"}
         if params["api_key"]:
             self.headers["Authorization"] = "Bearer " + params["api_key"]
@@ -199,6 +204,7 @@ class Service:
             method="POST" if body is not None else "GET",
             timeout=self.timeout,
             use_proxy=False,
+            validate_certs=self.validate_certs,
             http_agent="mooncake.pd",
         )
 
@@ -318,6 +324,7 @@ def main() -> None:
             "url": {"type": "str", "required": True},
             "model": {"type": "str", "required": True},
             "api_key": {"type": "str", "no_log": True},
+            "validate_certs": {"type": "bool", "default": True},
             "instances": {
                 "type": "list",
                 "elements": "dict",

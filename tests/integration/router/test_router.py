@@ -126,7 +126,7 @@ def test_error_of_the_engine_is_retried_and_passed_on(make_service: Any) -> None
 
         before = prefilled()
         body = {"model": "tiny", "prompt": "error 500", "max_tokens": 1, "user": "x" * size}
-        status, answer, _ = service.ask(body=body)
+        status, answer, _headers = service.ask(body=body)
         assert status == 500
         assert b"fails as asked" in answer
         return prefilled() - before
@@ -147,7 +147,7 @@ def test_big_request_survives_a_router_that_is_down(make_service: Any) -> None:
     service = make_service(1, 1).start()
     service.cluster.routers[0].stop()
     body = {"model": "tiny", "prompt": "x" * 1_000_000, "max_tokens": 1}
-    assert [service.ask(body=body)[0] for _ in range(4)] == [200] * 4
+    assert [service.ask(body=body)[0] for _time in range(4)] == [200] * 4
 
 
 def hung_only_in_flight(load: Load, service: Any, killed: float) -> bool:
@@ -235,7 +235,7 @@ def test_restart_of_the_only_prefill_under_load(make_service: Any) -> None:
     assert count["truncated"] == 0
     assert hung_only_in_flight(load, service, killed)
     assert not [verdict for verdict in count if "EMPTY" in verdict or "text/plain" in verdict]
-    first = min(at for at, _, verdict in load.results if at > back and verdict == "ok")
+    first = min(at for at, _took, verdict in load.results if at > back and verdict == "ok")
     assert first - back < 8, "one router is enough, the other may still drain"
     assert set(load.count(since=again + 1)) == {"ok"}
 
@@ -308,7 +308,7 @@ def test_admin_socket_drains_a_router(make_service: Any, tmp_path: Path) -> None
         admin.sendall(b"set server pd_routers/router-a state drain\n")
         admin.recv(100)
     before = service.cluster.routers[0].text().count("v1/completions")
-    assert [service.ask()[0] for _ in range(4)] == [200] * 4
+    assert [service.ask()[0] for _time in range(4)] == [200] * 4
     assert service.cluster.routers[0].text().count("v1/completions") == before
 
 

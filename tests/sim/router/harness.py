@@ -28,7 +28,7 @@ STAND_IN_ROUTER = [sys.executable, str(HERE / "vllm_router.py")]
 
 def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        sockets = [stack.enter_context(socket.socket()) for _time in range(count)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
@@ -264,7 +264,7 @@ class Load:
         self.results: list[tuple[float, float, str]] = []
         self.began = time.monotonic()
         self._end = threading.Event()
-        self._threads = [threading.Thread(target=self._client, daemon=True) for _ in range(clients)]
+        self._threads = [threading.Thread(target=self._client, daemon=True) for _time in range(clients)]
         for thread in self._threads:
             thread.start()
 
@@ -293,19 +293,19 @@ class Load:
         return self
 
     def count(self, since: float = 0.0, until: float = 1e9) -> Counter[str]:
-        return Counter(verdict for at, _, verdict in self.results if since <= at < until)
+        return Counter(verdict for at, _took, verdict in self.results if since <= at < until)
 
     def now(self) -> float:
         return time.monotonic() - self.began
 
     def summary(self) -> str:
-        times = sorted(seconds for _, seconds, verdict in self.results if verdict == "ok") or [0.0]
+        times = sorted(seconds for _at, seconds, verdict in self.results if verdict == "ok") or [0.0]
         bad = [(at, seconds) for at, seconds, verdict in self.results if verdict != "ok"]
         text = f"{len(self.results)} requests {dict(self.count())} p50 {times[len(times) // 2] * 1e3:.0f} ms"
         text += f" p99 {times[int(len(times) * 0.99)] * 1e3:.0f} ms max ok {times[-1]:.2f} s"
         if bad:
-            first, last = min(at for at, _ in bad), max(at + s for at, s in bad)
-            text += f"; bad from {first:.1f} to {last:.1f} s, longest {max(s for _, s in bad):.1f} s"
+            first, last = min(at for at, _took in bad), max(at + s for at, s in bad)
+            text += f"; bad from {first:.1f} to {last:.1f} s, longest {max(s for _at, s in bad):.1f} s"
         return text
 
 

@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--port", type=int)
     parser.add_argument("--prefill", action="append", nargs="+", default=[])
     parser.add_argument("--decode", action="append", default=[])
-    args, _ = parser.parse_known_args()
+    args = parser.parse_known_args()[0]
     router = Router(args.prefill, args.decode)
     router.begin()
     Handler.router = router

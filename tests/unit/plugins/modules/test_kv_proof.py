@@ -92,6 +92,7 @@ def prove(fake, **params):
         "url": fake.url + "/router",
         "model": "tiny",
         "api_key": None,
+        "validate_certs": True,
         "instances": [
             {"name": "p1", "kind": "prefill", "api_urls": [fake.url + "/p1"]},
             {"name": "d1", "kind": "decode", "api_urls": [fake.url + "/d1"]},

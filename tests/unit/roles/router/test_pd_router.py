@@ -75,7 +75,7 @@ def test_parse_command_takes_out_prefill_groups(pd_router: ModuleType) -> None:
 
 
 def test_parse_command_keeps_ipv6_brackets(pd_router: ModuleType) -> None:
-    _, prefills, _ = pd_router.parse_command(["r", "--prefill", "http://[fd00::1]:8100", "8998"])
+    _program, prefills, _rest = pd_router.parse_command(["r", "--prefill", "http://[fd00::1]:8100", "8998"])
     assert prefills == {"http://[fd00::1]:8100": "http://[fd00::1]:8998"}
 
 
@@ -99,7 +99,7 @@ ports = st.lists(st.integers(1, 65535), min_size=1, max_size=5, unique=True)
 @given(before=words, after=words, prefill_ports=ports)
 def test_parse_command_loses_no_word(before: list[str], after: list[str], prefill_ports: list[int]) -> None:
     groups = [w for port in prefill_ports for w in ("--prefill", f"http://p:{port}", "99")]
-    rest, prefills, _ = load().parse_command(["r", *before, *groups, "--end", *after])
+    rest, prefills, _bare = load().parse_command(["r", *before, *groups, "--end", *after])
     assert rest == ["r", *before, "--end", *after]
     assert list(prefills) == [f"http://p:{port}" for port in prefill_ports]
 
