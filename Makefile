@@ -17,7 +17,7 @@ step = @printf '\n=== %(%H:%M:%S)T  %s\n' -1 "$(strip $(1))"
 
 .PHONY: help
 help: ## show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 # ---- the sandbox
 .PHONY: setup sandbox-environment sandbox sandbox-down
@@ -41,17 +41,20 @@ sandbox-down: setup ## remove the sandbox's hosts and network
 	@$(LAB) down sandbox
 
 # ---- the tests
-.PHONY: setup-dev lint sanity units cores molecule integration test
+.PHONY: setup-dev test-packages lint sanity units oldest-core molecule integration test
 setup-dev:
 	@tests/tools/setup.sh requirements-dev.txt
 
-lint: setup-dev ## ansible-lint, yamllint, ruff, mypy, shellcheck, changelog
+test-packages:
+	@tests/tools/packages.sh shellcheck haproxy
+
+lint: setup-dev test-packages ## ansible-lint, yamllint, ruff, mypy, shellcheck, changelog
 	$(call step,lint)
 	yamllint --strict .
 	ruff check .
 	ruff format --check .
 	mypy
-	shellcheck tests/tools/*.sh .ci/run
+	shellcheck tests/tools/*.sh tests/hosts/lab .ci/run
 	antsibull-changelog lint
 	ansible-lint --quiet
 
@@ -63,13 +66,18 @@ units: setup-dev ## ansible-test units
 	$(call step,ansible-test units)
 	tests/tools/ansible_test.sh units --requirements
 
+oldest-core: ## unit tests, inventories and playbooks with the oldest ansible-core that runs here
+	$(call step,oldest ansible-core)
+	tests/tools/oldest_core.sh
+
 molecule: setup-dev sandbox-environment ## role CI on real hosts
 	$(call step,molecule)
 	tests/tools/molecule.sh test --scenario-name default
 
-integration: setup-dev sandbox-environment ## faults and operation on real hosts, through ansible-runner
+integration: setup-dev test-packages sandbox-environment ## faults and operation with real parts, through ansible-runner
 	$(call step,integration)
+	MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
 	python -m pytest tests/integration -v
 
-test: lint sanity units molecule integration ## every test
+test: lint sanity units oldest-core molecule integration ## every test
 	$(call step,all tests passed)

