@@ -19,16 +19,16 @@ from .conftest import INVENTORY, ROOT, Lab
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Build and install the collection, cut it down to what it may need; returns an environment that finds it."""
     work = tmp_path_factory.mktemp("installed")
-    subprocess.run(["ansible-galaxy", "collection", "build", "--output-path", work, ROOT], check=True)
-    archive = next(work.glob("mooncake-pd-*.tar.gz"))
     target = work / "collections"
-    subprocess.run(["ansible-galaxy", "collection", "install", "--offline", "-p", target, archive], check=True)
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
+    env = {**plain, "ANSIBLE_COLLECTIONS_PATH": str(target), "ANSIBLE_PIPELINING": "1", "HOME": str(work)}
+    for words in (["build", ROOT], ["install", "--offline", "-p", target, "mooncake-pd-0.1.0.tar.gz"]):
+        subprocess.run(["ansible-galaxy", "collection", *words], cwd=work, env=env, check=True)
     home = target / "ansible_collections/mooncake/pd"
     for path in home.iterdir():
         if path.name not in ("meta", "plugins", "roles", "playbooks", "MANIFEST.json", "FILES.json"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    env = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
-    return {**env, "ANSIBLE_COLLECTIONS_PATH": str(target), "ANSIBLE_PIPELINING": "1", "HOME": str(work)}
+    return env
 
 
 def run(env: dict[str, str], cwd: Path, *command: str) -> subprocess.CompletedProcess[str]:
