@@ -56,7 +56,7 @@ lint: setup-dev test-packages ## ansible-lint, yamllint, ruff, mypy, shellcheck,
 	mypy
 	shellcheck tests/tools/*.sh tests/hosts/lab .ci/run
 	antsibull-changelog lint
-	ansible-lint --quiet
+	ansible-lint -q
 
 sanity: setup-dev ## ansible-test sanity
 	$(call step,ansible-test sanity)

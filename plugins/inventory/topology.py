@@ -279,25 +279,7 @@ notes:
 """
 
 EXAMPLES = r"""
-# topology.yml: one prefill and one decode on CPU, over TCP
-plugin: mooncake.pd.topology
-name: sandbox
-engine: {kind: vllm_cpu, version: "0.32.0"}
-connector: {name: MooncakeConnector, protocol: tcp}
-mooncake: {version: "0.3.13.post1"}
-model: {path: /srv/models/tiny, served_name: tiny}
-hosts:
-  control: {address: 192.0.2.10}
-  p1: {address: 192.0.2.11, vars: {ansible_user: root}}
-  d1: {address: 192.0.2.21}
-prefill:
-  - {name: p1, host: p1}
-decode:
-  - {name: d1, host: d1}
-router: {host: control}
-
 # topology.yml: two A2 servers with 8 NPUs each
----
 plugin: mooncake.pd.topology
 name: a2
 engine: {kind: vllm_ascend, version: "0.23.0"}
