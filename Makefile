@@ -76,7 +76,7 @@ molecule: setup-dev sandbox-environment ## role CI on real hosts
 
 integration: setup-dev test-packages sandbox-environment ## faults and operation with real parts, through ansible-runner
 	$(call step,integration)
-	MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
+	PYTHONPATH=$(CURDIR)/.collections MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
 	python -m pytest tests/integration -v
 
 test: lint sanity units oldest-core molecule integration ## every test

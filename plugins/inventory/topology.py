@@ -95,7 +95,7 @@ options:
         type: str
         required: true
   hosts:
-    description: The machines. Each key is the name of a host in the inventory.
+    description: The machines. Each key is the name of a host in the inventory, in quotes if it is a number.
     type: dict
     required: true
     suboptions:
@@ -185,8 +185,8 @@ options:
         choices: [fail, recompute]
       args:
         description: >-
-          More arguments of C(vllm serve), behind O(engine_args). What the plan writes itself is refused here,
-          for instance C(--port) or C(--tensor-parallel-size).
+          More arguments of C(vllm serve), behind O(engine_args), spelt in full. What the plan writes itself is
+          refused here, for instance C(--port), and so is what breaks it, for instance C(--ssl-keyfile).
         type: list
         elements: str
         default: []
@@ -334,13 +334,12 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
                 self.inventory.add_host(host, group=group)
         # once on the group: a copy for each host would grow with the square of the hosts
         self.inventory.set_variable("pd", "pd_cluster", plan.cluster())
-        for host in plan.topology.hosts:
-            own = raw["hosts"][host].get("vars") or {}
-            planned = plan.hostvars(host)
-            if "ansible_connection" in own:
+        for host in plan.topology.hosts.values():
+            planned = plan.hostvars(host.name)
+            if "ansible_connection" in host.vars:
                 del planned["ansible_host"]  # other connections read it as the name of a container or a socket
-            for name, value in {**planned, **own}.items():
-                self.inventory.set_variable(host, name, value)
+            for name, value in {**planned, **host.vars}.items():
+                self.inventory.set_variable(host.name, name, value)
 
     def _load(self, path: str) -> Any:
         """The file as Ansible reads it, so that vault values and templates in vars stay what they are."""

@@ -25,6 +25,7 @@ class Process:
     user: str
     unit: Optional[str]
     container: Optional[str]
+    login: bool = False  # below user.slice: its unit is a login session or a unit of a user, no service of the host
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -94,7 +95,8 @@ def describe(pid: int, proc: str = "/proc") -> Process:
     # A host that is itself a container must not call all its own processes foreign.
     if container and container == container_of(cgroup_paths(_read(1, "cgroup", proc))):
         container = None
-    return Process(pid, command, user, unit_of(paths), container)
+    login = any("user.slice" in path.split("/") for path in paths)
+    return Process(pid, command, user, unit_of(paths), container, login)
 
 
 def in_control_group(control_group: str, proc: str = "/proc") -> set[int]:

@@ -19,6 +19,8 @@ class Signature:
     advice: str
     source: str
     points_up: bool = False  # it says that something failed, not what: the cause stands further up
+    # Programs also say it of what they try and do without: only an exception or an error proves a failure by it.
+    needs_error: bool = False
 
 
 _UP = "The cause stands above this line in the log."
@@ -35,6 +37,7 @@ FATAL: tuple[Signature, ...] = (
         "Another process (or a client connection) has the port: the preflight names its owner. Stop that one or plan"
         " another port.",
         "asyncio, pyzmq; vllm-ascend issues 6455, 8938",
+        needs_error=True,
     ),
     Signature(
         "address-not-here",
@@ -103,12 +106,14 @@ FATAL: tuple[Signature, ...] = (
         r"cannot open shared object file",
         "A shared library is missing: install its package, or add its folder to LD_LIBRARY_PATH of the unit.",
         "ld.so(8)",
+        needs_error=True,
     ),
     Signature(
         "glibcxx",
         r"(?:GLIBCXX|GLIBC)_\S+'? not found",
         "The binary was built on a newer system than this host: use the wheel or build made for this host.",
         "ld.so(8)",
+        needs_error=True,
     ),
     Signature(
         "hccl-bind",
@@ -275,9 +280,18 @@ DEGRADED: tuple[Signature, ...] = (
 FALSE_READY = re.compile(r"^\((?:Worker|EngineCore)[^()]*\).*Application startup complete\.")
 
 _SPEAKER = re.compile(r"^\((?P<who>[^()]+ pid=\d+)\)\s*")
-# vLLM/uvicorn levels; glog's letter. Mooncake says harmless things at level E and retries a taken port, so no glog
-# line but F proves a failure while the process lives.
-_QUIET = re.compile(r"(?:DEBUG|INFO|WARNING)\b|[IWE]\d{4} ")
+_DATE = r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]+Z? +)?"
+# Levels: vLLM and uvicorn, dated (Rust's tracing) or bracketed (CANN); glog's letter; c10's "[W1129 ..." and older
+# "[W socket.cpp:..."; logging's " - WARNING - "; the warnings of Python ("x.py:7: UserWarning: ...").
+_QUIET = re.compile(
+    rf"^{_DATE}\[?(?:TRACE|DEBUG|INFO|WARN(?:ING)?)\b|^[IW](?:\d{{4}}){{1,2}} "
+    r"|^(?:\[rank\d+\]: ?)?\[[IW](?:\d{4})? | - (?:DEBUG|INFO|WARNING) - "
+    r"|(?:^|\s)(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?Warning:(?:\s|$)"
+)
+# Mooncake says harmless things at level E and retries a taken port, so no glog line but F proves a failure while the
+# process lives.
+_GLOG_ERROR = re.compile(r"E(?:\d{4}){1,2} ")
+_ERROR = re.compile(rf"^{_DATE}\[?(?:ERROR|CRITICAL|FATAL)\b|^\[?F(?:\d{{4}}){{1,2}} | - (?:ERROR|CRITICAL) - ")
 _EXCEPTION = re.compile(r"(?:^|[\]\s])(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?::\s|$)")
 _FATAL = [(signature, re.compile(signature.pattern)) for signature in FATAL]
 _DEGRADED = [(signature, re.compile(signature.pattern)) for signature in DEGRADED]
@@ -293,6 +307,23 @@ def speaker(line: str) -> Optional[str]:
 
 def _said(line: str) -> str:
     return _SPEAKER.sub("", line, count=1)
+
+
+def _quiet(text: str) -> bool:
+    """Said as a remark, whatever it says. An error or an exception that quotes a warning is none."""
+    remark = _QUIET.search(text)
+    failures = [match for match in (_ERROR.search(text), _EXCEPTION.search(text)) if match]
+    return bool(remark and all(remark.start() < failure.start() for failure in failures))
+
+
+def _proves(signature: Signature, text: str) -> bool:
+    """Is this enough to give up on a process that still lives?"""
+    if _GLOG_ERROR.match(text):
+        return False
+    if not signature.needs_error:
+        return True
+    said, exception = re.search(signature.pattern, text), _EXCEPTION.search(text)
+    return bool(_ERROR.search(text) or (said and exception and exception.start() < said.start()))
 
 
 def fatal(line: str) -> Optional[Signature]:
@@ -360,13 +391,12 @@ class CauseFinder:
             seen["count"] = int(str(seen["count"])) + 1
             seen["line"] = line
         text = _said(line)
-        quiet = _QUIET.match(text)
-        if quiet and not re.match(r"E\d", text):
+        if _quiet(text):
             return
         signature = fatal(line)
         if signature:
             hit = Hit(line, list(self._before), signature)
-            if not quiet:
+            if _proves(signature, text):
                 self.proof = self.proof or hit
             if signature.points_up:
                 self._pointer = self._pointer or hit
@@ -390,7 +420,8 @@ class Known:
     def feed(self, line: str) -> None:
         for kind, signature in (("fatal", fatal(line)), ("degraded", degraded(line))):
             # a library that was tried and not found is said at level INFO or WARNING
-            if signature and not (kind == "fatal" and _QUIET.match(_said(line))):
+            said = _said(line)
+            if signature and not (kind == "fatal" and (_quiet(said) or _GLOG_ERROR.match(said))):
                 entry = self._found.setdefault(
                     signature.name,
                     {"kind": kind, "name": signature.name, "count": 0, "line": "", "advice": signature.advice},

@@ -30,7 +30,8 @@ EXIT_STATUS = {
 RESULTS = {
     "oom-kill": "The kernel killed it for memory: see `journalctl -k`, lower the memory it asks for or free some.",
     "timeout": "It did not start or stop within its TimeoutStartSec/TimeoutStopSec.",
-    "start-limit-hit": "It was started too often in a short time; the first failure is further up in its log.",
+    "start-limit-hit": "It was started too often in a short time (StartLimitBurst); the first failure is further up in"
+    " its log. Mend that, then run the playbook again, or `systemctl reset-failed` before `systemctl start` by hand.",
     "resources": "systemd could not prepare it (an environment file is missing, ...): see `systemctl status`.",
 }
 

@@ -71,7 +71,7 @@ def quote_assignment(name: str, value: Any, what: str = "environment") -> str:
     return _quote(f"{name}={_checked(str(value), f'{what}.{name}')}".replace("%", "%%"))
 
 
-def command_line(argv: Sequence[str], executable_dir: Optional[str], what: str, main_pid: bool = False) -> str:
+def command_line(argv: Sequence[str], executable_dir: Optional[str], what: str) -> str:
     if not argv:
         raise UnitFileError(f"{what} is empty: it needs at least the program")
     program = argv[0]
@@ -83,7 +83,7 @@ def command_line(argv: Sequence[str], executable_dir: Optional[str], what: str, 
         raise UnitFileError(f"{what}[0] {program!r} is no plain absolute path (letters, digits and _@+=:,.- only)")
     words = [program]
     for index, word in enumerate(argv[1:], 1):
-        words.append(word if main_pid and word == "$MAINPID" else quote_argument(word, f"{what}[{index}]"))
+        words.append(quote_argument(word, f"{what}[{index}]"))
     return " ".join(words)
 
 
@@ -151,8 +151,6 @@ def render(
         # SIGTERM to the main process, which drains; what is left of the group is killed, so no orphan keeps a device.
         "KillMode": ["mixed"],
     }
-    if unit.get("exec_reload"):
-        service["ExecReload"] = [command_line(unit["exec_reload"], executable_dir, "exec_reload", main_pid=True)]
     if unit.get("timeout_stop") is not None:
         service["TimeoutStopSec"] = [str(unit["timeout_stop"])]
     if log_dir:

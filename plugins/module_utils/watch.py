@@ -16,7 +16,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ansible_collections.mooncake.pd.plugins.module_utils import procs, readiness, sockets, systemd
+from ansible_collections.mooncake.pd.plugins.module_utils import notes, procs, readiness, sockets, systemd
 from ansible_collections.mooncake.pd.plugins.module_utils.readiness import Expected, First
 from ansible_collections.mooncake.pd.plugins.module_utils.signatures import CauseFinder, speaker
 from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import Log, open_log, stem, tail
@@ -56,13 +56,20 @@ def ask_health(url: str, wanted: Mapping[str, Any], timeout: float = _HEALTH_TIM
 class Watched:
     """One process: what is expected of it and what has been seen."""
 
-    def __init__(self, expected: Expected, fatal_patterns: Sequence[re.Pattern[str]]) -> None:
+    def __init__(
+        self,
+        expected: Expected,
+        fatal_patterns: Sequence[re.Pattern[str]],
+        note_patterns: Mapping[str, re.Pattern[str]],
+    ) -> None:
         self.expected = expected
         self.unit = systemd.Unit(expected.unit)
         self.first: Optional[First] = None
         self.log: Optional[Log] = None
         self.counts = [0] * len(expected.lines)
         self.finder = CauseFinder(fatal_patterns)
+        self.note_patterns = note_patterns
+        self.noted: dict[str, str] = {}
         self.proven = False  # an earlier wait saw this very start become ready: its lines may be rotated away since
         self.dead: Optional[str] = None
         self.missing: list[str] = ["not looked at yet"]
@@ -75,6 +82,12 @@ class Watched:
     @property
     def invocation(self) -> Optional[str]:
         return (self.first.invocation if self.first else self.unit.InvocationID) or None
+
+    def feed(self, lines: Sequence[str]) -> None:
+        readiness.count(self.expected, self.counts, lines)
+        self.finder.feed(lines)
+        for line in lines if self.note_patterns else ():
+            self.noted.update({name: line for name, pattern in self.note_patterns.items() if pattern.search(line)})
 
     @property
     def proof(self) -> str:
@@ -99,9 +112,10 @@ class Watcher:
         *,
         log_dir: Optional[str] = None,
         fatal_patterns: Sequence[re.Pattern[str]] = (),
+        note_patterns: Optional[Mapping[str, re.Pattern[str]]] = None,
         seen: Optional[Mapping[str, Any]] = None,
         proc: str = "/proc",
-        run_dir: str = "/run/mooncake-pd",
+        run_dir: str = notes.RUN_DIR,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -112,7 +126,7 @@ class Watcher:
         self._clock = clock
         self._sleep = sleep
         self._refreshed: Optional[float] = None
-        self.watched = [Watched(expected, fatal_patterns) for expected in processes]
+        self.watched = [Watched(expected, fatal_patterns, note_patterns or {}) for expected in processes]
         seen = seen or {}
         # the monotonic clock of a host is the same for every call
         self.began = float(seen.get("began", clock()))
@@ -179,9 +193,7 @@ class Watcher:
             process.log = self._open(process)
         more = True
         while more:
-            lines = process.log.poll(final)
-            readiness.count(process.expected, process.counts, lines)
-            process.finder.feed(lines)
+            process.feed(process.log.poll(final))
             more = process.log.behind
 
     def _open(self, process: Watched) -> Log:
@@ -233,23 +245,22 @@ class Watcher:
 
     # ---- proof of an earlier wait --------------------------------------------------------------------------------
 
-    def _proof_path(self, process: Watched) -> str:
-        return os.path.join(self._run_dir, stem(process.expected.unit), "ready")
+    def _folder(self, process: Watched) -> str:
+        return os.path.join(self._run_dir, stem(process.expected.unit))
 
     def _proof(self, process: Watched) -> Optional[str]:
-        try:
-            with open(self._proof_path(process), encoding="ascii", errors="replace") as proof:
-                return proof.read().strip()
-        except OSError:
-            return None
+        return (notes.read(os.path.join(self._folder(process), "ready")) or "").strip() or None
 
     def keep_proof(self) -> None:
         """systemd removes the folder, and the proof with it, when the unit stops."""
         for process in self.watched:
-            path = self._proof_path(process)
-            if process.ready and not process.proven and process.invocation and os.path.isdir(os.path.dirname(path)):
-                with open(path, "w", encoding="ascii") as proof:
-                    proof.write(process.proof + "\n")
+            if process.ready and not process.proven and process.invocation:
+                try:
+                    # the proof last: with it in place no later wait reads the log
+                    notes.write_lines(self._folder(process), process.invocation, process.noted)
+                    notes.write(self._folder(process), "ready", process.proof + "\n")
+                except OSError:
+                    continue  # ready all the same; a later wait has to read the log again
 
     # ---- waiting -------------------------------------------------------------------------------------------------
 

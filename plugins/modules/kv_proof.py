@@ -158,8 +158,10 @@ curl:
   sample: curl http://10.0.0.10:8000/v1/completions ...
 """
 
+import http.client
 import json
 import secrets
+import shlex
 import time
 from typing import Any, Dict, List, Optional
 from urllib.error import HTTPError
@@ -177,6 +179,12 @@ from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import (
 PROMPT = "the quick brown fox jumps over the lazy dog and runs into the deep forest"
 # The counters follow an answer with the engine's next step, so they may be looked at too early.
 METRICS_LAG_SECONDS = 10.0
+# What a connection, a status line and a body can fail with; HTTPError is one of them.
+BROKEN = (OSError, http.client.HTTPException)
+
+
+def reason(error: Exception) -> str:
+    return str(error).strip() or type(error).__name__
 
 
 class ProofError(Exception):
@@ -191,16 +199,18 @@ class Service:
         self.model: str = params["model"]
         self.timeout: int = params["timeout"]
         self.validate_certs: bool = params["validate_certs"]
-        self.headers = {"Content-Type": "application/json"}
-        if params["api_key"]:
-            self.headers["Authorization"] = "Bearer " + params["api_key"]
+        self.api_key: Optional[str] = params["api_key"]
 
     def open(self, base: str, path: str, body: Optional[Dict[str, Any]] = None) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if self.api_key and base == self.url:
+            headers["Authorization"] = "Bearer " + self.api_key  # the router's, no business of the instances
         # proxies are for the way out, the service is inside
         return open_url(
             base + path,
             data=json.dumps(body) if body is not None else None,
-            headers=self.headers,
+            headers=headers,
+            unredirected_headers=["Authorization"],
             method="POST" if body is not None else "GET",
             timeout=self.timeout,
             use_proxy=False,
@@ -213,17 +223,22 @@ class Service:
         try:
             return self.open(base, "/v1/completions", body)
         except HTTPError as error:
-            text = error.read(500).decode(errors="replace")
-            raise ProofError(f"{base}/v1/completions answered {error.code}: {text or 'with an empty body'}") from error
-        except OSError as error:
-            raise ProofError(f"{base}/v1/completions did not answer within {self.timeout} s: {error}") from error
+            try:
+                text = error.read(500).decode(errors="replace") or "with an empty body"
+            except BROKEN as broken:
+                text = f"and broke off ({reason(broken)})"
+            raise ProofError(f"{base}/v1/completions answered {error.code}: {text}") from error
+        except BROKEN as error:
+            raise ProofError(
+                f"{base}/v1/completions did not answer within {self.timeout} s: {reason(error)}"
+            ) from error
 
     def ask(self, base: str, prompt: str, max_tokens: int) -> Dict[str, Any]:
         """Answer, checked for substance: {text, prompt_tokens}."""
         try:
             raw = self.completion(base, prompt, max_tokens).read()
-        except OSError as error:
-            raise ProofError(f"{base}/v1/completions broke off its answer: {error}") from error
+        except BROKEN as error:
+            raise ProofError(f"{base}/v1/completions broke off its answer: {reason(error)}") from error
         try:
             data = json.loads(raw)
             text = data["choices"][0]["text"]
@@ -240,9 +255,9 @@ class Service:
         for base in instance["api_urls"]:
             try:
                 text = self.open(base, "/metrics").read().decode(errors="replace")
-            except OSError as error:
+            except BROKEN as error:
                 raise ProofError(
-                    f"{instance['kind']} {instance['name']}: {base}/metrics cannot be read: {error}"
+                    f"{instance['kind']} {instance['name']}: {base}/metrics cannot be read: {reason(error)}"
                 ) from error
             counts = prompt_tokens_by_source(text)
             if counts is None and instance["kind"] == "decode":
@@ -304,8 +319,14 @@ def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, A
 def prove_cancel(service: Service, params: Dict[str, Any], result: Dict[str, Any]) -> List[str]:
     """Abandon a streamed request, then the path must answer again in time."""
     stream = service.completion(service.url, result["question"] + " again", 256, stream=True)
-    stream.read(1)
-    stream.close()
+    try:
+        begun = stream.read(1)
+    except BROKEN as error:
+        return [f"{service.url}/v1/completions does not stream: {reason(error)}"]
+    finally:
+        stream.close()
+    if not begun:
+        return [f"{service.url}/v1/completions does not stream: the answer was 200 and empty"]
     started = time.monotonic()
     service.timeout = params["abort_timeout"]
     try:
@@ -349,11 +370,10 @@ def main() -> None:
     params: Dict[str, Any] = module.params
     service = Service(params)
     body = json.dumps({"model": params["model"], "prompt": params["prompt"], "max_tokens": params["max_tokens"]})
-    key = "-H 'Authorization: Bearer <key>' " if params["api_key"] else ""
-    result: Dict[str, Any] = {
-        "changed": False,
-        "curl": f"curl {service.url}/v1/completions {key}-H 'Content-Type: application/json' -d '{body}'",
-    }
+    curl = ["curl", service.url + "/v1/completions", "-H", "Content-Type: application/json", "-d", body]
+    if params["api_key"]:
+        curl[2:2] = ["-H", "Authorization: Bearer <key>"]
+    result: Dict[str, Any] = {"changed": False, "curl": " ".join(shlex.quote(word) for word in curl)}
     kinds = {i["kind"] for i in params["instances"]}
     if kinds != {"prefill", "decode"}:
         module.fail_json(msg="instances must hold at least one prefill and one decode instance", **result)

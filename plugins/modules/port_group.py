@@ -125,7 +125,9 @@ groups:
               port).
           type: str
         owners:
-          description: Every process that holds the port and can be seen (pid, command, user, unit, container).
+          description:
+            - Every process that holds the port and can be seen (pid, command, user, unit, container, and login, whether
+              it belongs to a user's login or user manager).
           type: list
           elements: dict
 problems:
@@ -139,11 +141,18 @@ problems:
       nginx.service. Stop that service or plan another port.
 """
 
+import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.mooncake.pd.plugins.module_utils import procs, sockets
+
+
+# Stopping one of these takes more down than a port: the way into the host, other containers, the host itself.
+_NEVER_STOP = re.compile(
+    r"(?:sshd?|user|docker|containerd|crio|kubelet|dbus|dbus-broker|systemd-[\w-]+)(?:@.*)?\.service"
+)
 
 
 class Ports:
@@ -246,12 +255,15 @@ class Ports:
             )
         foreign = [owner for owner in owners if owner.unit != unit or owner.container]
         containers = sorted({owner.container for owner in foreign if owner.container})
-        units = sorted({owner.unit for owner in foreign if owner.unit and not owner.container})
         if containers:
             return f"Stop the container ({', '.join(containers)}) or plan another port."
-        if len(units) == 1 and units[0].endswith(".service"):
-            return f"Stop it (systemctl stop {units[0]}) or plan another port."
-        return "Stop that process if it is a leftover, or plan another port."
+        units = {owner.unit or "" for owner in foreign}
+        stop = units.pop() if len(units) == 1 else ""
+        login = any(owner.login for owner in foreign)
+        if stop.endswith(".service") and not login and not _NEVER_STOP.fullmatch(stop):
+            return f"Stop it (systemctl stop {stop}) or plan another port."
+        pids = ", ".join(str(owner.pid) for owner in foreign)
+        return f"Stop that process (pid {pids}) if it is a leftover, or plan another port."
 
 
 def main() -> None:

@@ -74,6 +74,12 @@ units:
     matches:
       description: For each pattern the last 20 lines that match.
       type: dict
+    notes:
+      description:
+        - The lines that M(mooncake.pd.wait_ready) noted of this start, by the name in its O(mooncake.pd.wait_ready#module:notes).
+          They are there also when RV(units[].found) is false.
+      type: dict
+      sample: {transport: "TcpTransport: listen on port 15123"}
     counts:
       description: For each pattern the number of lines that match.
       type: dict
@@ -84,16 +90,18 @@ units:
       elements: dict
 """
 
+import os
 import re
 from collections import deque
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.mooncake.pd.plugins.module_utils import signatures, systemd
-from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import everything, open_log
+from ansible_collections.mooncake.pd.plugins.module_utils import notes, signatures, systemd
+from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import everything, open_log, stem
 
 _KEPT = 20
+RUN_DIR = notes.RUN_DIR
 
 
 def examine(module: AnsibleModule, unit: systemd.Unit, patterns: dict[str, re.Pattern[str]]) -> dict[str, Any]:
@@ -115,6 +123,7 @@ def examine(module: AnsibleModule, unit: systemd.Unit, patterns: dict[str, re.Pa
         "active_state": unit.ActiveState,
         "matches": {name: list(lines) for name, lines in matches.items()},
         "counts": counts,
+        "notes": notes.read_lines(os.path.join(RUN_DIR, stem(unit.name)), unit.InvocationID),
         "known": known.entries,
     }
 

@@ -20,7 +20,8 @@ description:
   - When the time is over, it tells for each process what was still missing.
   - A success is noted in C(/run/mooncake-pd/NAME/ready) for this very start, so a later wait does not need log lines
     that may have been rotated away by then. systemd removes the note when the unit stops.
-  - The action plugin of the same name runs the module in slices and shows the progress.
+  - The action plugin of the same name runs the module in slices and shows the progress. With C(any_errors_fatal) it
+    also ends the wait, within a slice of ten seconds, when the same task has failed on another host.
 options:
   processes:
     description: What to wait for.
@@ -101,6 +102,14 @@ options:
     type: list
     elements: str
     default: []
+  notes:
+    description:
+      - Lines worth keeping, as regular expressions by name, such as the line that tells the transport.
+      - When all processes are ready, the last line that matches each is noted beside the proof, in
+        C(/run/mooncake-pd/NAME/notes.json). M(mooncake.pd.unit_log_info) returns it as long as this start lasts, also
+        after the log was rotated. A process that an earlier wait has proven keeps the notes of that wait.
+    type: dict
+    default: {}
   slice:
     description: Seconds one call may take; the action plugin uses it. With V(0) one call waits for the whole timeout.
     type: float
@@ -120,6 +129,7 @@ notes:
   - Run as root (C(become)); otherwise it cannot be seen whose the ports are, and the wait fails.
 seealso:
   - module: mooncake.pd.units
+  - module: mooncake.pd.unit_log_info
 """
 
 EXAMPLES = r"""
@@ -128,6 +138,8 @@ EXAMPLES = r"""
     processes: "{{ pd_host.processes | map(attribute='ready') }}"
     log_dir: /var/log/mooncake-pd
     timeout: 1800
+    notes:
+      transport: "(?:Tcp|Rdma|Ascend\\w*)Transport"
   become: true
 
 - name: Wait for a master alone
@@ -259,6 +271,7 @@ def argument_spec() -> dict[str, Any]:
         "timeout": {"type": "float", "default": 600},
         "interval": {"type": "float", "default": 0.5},
         "fatal_patterns": {"type": "list", "elements": "str", "default": []},
+        "notes": {"type": "dict", "default": {}},
         "slice": {"type": "float", "default": 0},
         "seen": {"type": "dict"},
     }
@@ -269,6 +282,7 @@ def wait(module: AnsibleModule) -> None:
     try:
         expected = [Expected.of(process) for process in params["processes"]]
         fatal_patterns = [re.compile(pattern) for pattern in params["fatal_patterns"]]
+        note_patterns = {name: re.compile(str(pattern)) for name, pattern in params["notes"].items()}
     except re.error as error:
         module.fail_json(msg=f"{error.pattern!r} is no regular expression: {error}", ready=False)
     watcher = watch.Watcher(
@@ -276,6 +290,7 @@ def wait(module: AnsibleModule) -> None:
         module.run_command,
         log_dir=params["log_dir"],
         fatal_patterns=fatal_patterns,
+        note_patterns=note_patterns,
         seen=params["seen"],
     )
     if module.check_mode:

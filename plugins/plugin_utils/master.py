@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Master, Topology
@@ -33,7 +34,7 @@ def process(topology: Topology, master: Master) -> Process:
             *((f"--metrics_host={address}",) if own_metrics_host else ()),
             f"--metrics_port={master.metrics_port}",
         ),
-        environment={},
+        environment={mooncake.RELEASE_VARIABLE: release},
         timeout_stop=30,
         claims=(
             exact("master-rpc", address, master.rpc_port, f"{master.where}.rpc_port"),

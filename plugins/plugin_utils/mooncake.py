@@ -12,6 +12,10 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_lea
 
 Environment = Mapping[str, str]
 
+# No program reads it. An upgrade replaces files under the same paths, so without it the unit would stay as it is
+# and nothing would restart what still runs the old release.
+RELEASE_VARIABLE = "MOONCAKE_PD_MOONCAKE"
+
 # mooncake-transfer-engine/include/config.h@3b5a594
 RPC_PORTS = (15000, 17000)
 # src/config.cpp@v0.3.9 (spelt PRC) and @v0.3.11 (RPC, the old names are still read)

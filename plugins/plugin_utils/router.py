@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import ROUTER_KINDS, Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Router, Topology
@@ -75,7 +76,7 @@ def processes(
                 ),
                 environment={"PYTHONUNBUFFERED": "1"},
                 # a request that already streams has as long as an engine gives it
-                timeout_stop=topology.drain_timeout + 30,
+                timeout_stop=vllm.stop_timeout(topology),
                 claims=tuple(claims),
                 # /health of vllm-router is 200 even without a decode; /readiness wants a healthy one of each side.
                 # The proxy counts what it was told, not what is healthy.
@@ -96,7 +97,7 @@ def _frontend(topology: Topology, router: Router) -> Process:
         description=f"Front door of {topology.name}",
         argv=(),
         environment={},
-        timeout_stop=topology.drain_timeout + 30,
+        timeout_stop=vllm.stop_timeout(topology),
         claims=(exact("frontend", address, router.port, f"{router.where}.port"),),
         health=Health(f"http://{address}:{router.port}/health"),
     )

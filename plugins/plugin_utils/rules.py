@@ -8,7 +8,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import (
@@ -47,6 +48,8 @@ _NOT_HOSTS = frozenset((*GROUPS, "all", "ungrouped"))
 _NOT_INSTANCES = frozenset(("router", "master"))  # their units would have the same name
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,49}")
+_HIDES_LINES = "hides the lines by which a start is proven, so the start would never count as done."
+_SHOWS_LINES = "use info or remove it."
 
 
 def check_connector(topology: Topology, report: Report) -> Connector | None:
@@ -275,27 +278,46 @@ def check_settings(topology: Topology, connector: Connector, report: Report) -> 
 
 
 def _check_arguments(where: str, arguments: Sequence[str], report: Report) -> None:
-    for index, argument in enumerate(arguments):
-        name = re.split(r"[=.]", argument, maxsplit=1)[0].replace("_", "-")
-        if name in vllm.PLANNED_ARGUMENTS:
+    for index, (argument, following) in enumerate(pairwise((*arguments, ""))):
+        at = f"{where}[{index}]"
+        name, value = vllm.spelling(argument)
+        level = following if value is None else value
+        if options := vllm.beginning_of(name):
+            report.error(
+                "abbreviated-argument",
+                at,
+                f"{name} can be read as {' or '.join(options)}, so the plan does not know what it sets.",
+                "write the option in full.",
+            )
+        elif name in vllm.REFUSED_ARGUMENTS:
+            message, fix = vllm.REFUSED_ARGUMENTS[name]
+            report.error("refused-argument", at, f"{name} {message}", fix)
+        elif name in vllm.LOG_LEVEL_ARGUMENTS and vllm.hides_lines(level):
+            report.error("refused-argument", at, f"{name} {level} {_HIDES_LINES}", _SHOWS_LINES)
+        elif name in vllm.PLANNED_ARGUMENTS:
             report.error(
                 "planned-argument",
-                f"{where}[{index}]",
+                at,
                 f"{name} is written by the plan; a second one would win and the plan would be wrong about it.",
                 f"set {vllm.PLANNED_ARGUMENTS[name]} instead.",
             )
         elif name in vllm.UNPLANNED_ARGUMENTS:
             report.error(
                 "planned-argument",
-                f"{where}[{index}]",
+                at,
                 f"{name} changes which ports and processes there are, and the plan does not know that shape.",
                 "remove it, and size the instance with tp and dp.",
             )
 
 
-def _check_variables(where: str, variables: Iterable[str], planned: Mapping[str, str], report: Report) -> None:
-    for name in variables:
-        if name in planned:
+def _check_variables(where: str, variables: Mapping[str, str], planned: Mapping[str, str], report: Report) -> None:
+    for name, value in variables.items():
+        if name in vllm.REFUSED_VARIABLES:
+            message, fix = vllm.REFUSED_VARIABLES[name]
+            report.error("refused-variable", f"{where}.{name}", message, fix)
+        elif name in vllm.LOG_LEVEL_VARIABLES and vllm.hides_lines(value):
+            report.error("refused-variable", f"{where}.{name}", f"{value} {_HIDES_LINES}", _SHOWS_LINES)
+        elif name in planned:
             report.error(
                 "planned-variable",
                 f"{where}.{name}",

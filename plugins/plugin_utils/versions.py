@@ -12,19 +12,30 @@ from typing import TypeVar
 T = TypeVar("T")
 VersionKey = tuple[tuple[int, ...], int, int]
 
-_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[.-]?(a|b|rc|post)\.?(\d+))?(?:\+[\w.]+)?")
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[.-]?(a|b|rc|post)\.?(\d+))?(\+[\w.]+)?")
 _PHASE = {"a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
+
+
+def _match(text: str) -> re.Match[str]:
+    match = _VERSION.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a version number")
+    return match
 
 
 def version_key(text: str) -> VersionKey:
     """Sort key of a version such as 0.23.0rc1 or v0.3.7.post2; ValueError when it is none."""
-    match = _VERSION.fullmatch(text)
-    if not match:
-        raise ValueError(f"{text!r} is not a version number")
+    match = _match(text)
     release = [int(part) for part in match[1].split(".")]
     while len(release) > 1 and release[-1] == 0:
         release.pop()
     return tuple(release), _PHASE[match[2]], int(match[3] or 0)
+
+
+def normal(text: str) -> str:
+    """The spelling that packages carry, so that equal releases are equal text: v0.23.0-rc.1 is 0.23.0rc1."""
+    release, phase, number, build = _match(text).groups()
+    return f"{release}{'.' if phase == 'post' else ''}{phase or ''}{number or ''}{build or ''}"
 
 
 def at_least(version: str, since: str) -> bool:

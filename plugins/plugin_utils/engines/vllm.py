@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, LogLine
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import PREFILL, Instance, Topology
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least
@@ -25,6 +26,9 @@ ENVIRONMENT = {
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
+# the key of each; they make a new release a new unit, see mooncake.RELEASE_VARIABLE
+_ENGINE_RELEASE = "MOONCAKE_PD_ENGINE"
+RELEASE_VARIABLES = {_ENGINE_RELEASE: "engine.version", mooncake.RELEASE_VARIABLE: "mooncake.version"}
 
 # What the plan writes itself. Given a second time the last one would win, and ports, claims and peers would be wrong.
 PLANNED_ARGUMENTS = {
@@ -58,8 +62,66 @@ UNPLANNED_ARGUMENTS = (
     "--data-parallel-hybrid-lb",
     "--data-parallel-external-lb",
     "--headless",
+    "--data-parallel-backend",
+    "-dpb",
+    "-dph",
+    "-dpe",
+    "--data-parallel-multi-port-external-lb",
+    "-dpm",
+    "--data-parallel-supervisor-port",
     "--nnodes",
+    "-n",
     "--node-rank",
+    "-r",
+    "--grpc-port",
+)
+_TLS = (
+    "makes the API speak https, but the plan speaks http: routers, checks and the proof could not connect.",
+    "remove it; TLS for clients is the router's, see router_tls_certificate.",
+)
+_ELSEWHERE = (
+    "takes the API away from api_port, where the router and the checks look for it.",
+    "remove it.",
+)
+_KEY = (
+    "makes the API refuse whoever brings no key, and the routers bring none.",
+    "remove it; keys of clients are the router's, see router_api_keys.",
+)
+# What would break the plan in another way -> how, and the way out.
+REFUSED_ARGUMENTS = {
+    "--": (
+        "ends the options, so --kv-transfer-config, which the plan writes behind it, would be none any more.",
+        "remove it.",
+    ),
+    "--api-key": _KEY,
+    "--config": (
+        "reads more options from a file that the plan cannot see: ports, shape and connector could be others there.",
+        "write the options of that file here, one by one.",
+    ),
+    "--disable-log-stats": (
+        "takes away the metrics that tell where a prompt came from, so that nothing could be proven.",
+        "remove it.",
+    ),
+    "--grpc": _ELSEWHERE,
+    "--ssl-ca-certs": _TLS,
+    "--ssl-cert-reqs": _TLS,
+    "--ssl-certfile": _TLS,
+    "--ssl-ciphers": _TLS,
+    "--ssl-keyfile": _TLS,
+    "--uds": _ELSEWHERE,
+}
+REFUSED_VARIABLES = {"VLLM_API_KEY": _KEY}
+# They decide whether the lines are written by which a start is proven.
+LOG_LEVEL_ARGUMENTS = ("--uvicorn-log-level", "--log-level")
+LOG_LEVEL_VARIABLES = ("VLLM_LOGGING_LEVEL",)
+_API_SERVERS = ("--api-server-count", "-asc")
+# all that the plan has to recognise
+_RECOGNISED = (
+    *PLANNED_ARGUMENTS,
+    *UNPLANNED_ARGUMENTS,
+    *REFUSED_ARGUMENTS,
+    *LOG_LEVEL_ARGUMENTS,
+    *_API_SERVERS,
 )
 
 # vllm#34730, released with 0.18.0; before it a stop always aborts the requests in flight
@@ -72,6 +134,28 @@ STOP_MARGIN = 30
 API_READY = r"^(\((APIServer|ApiServer_\d+) pid=\d+\) *)?[^(]*Application startup complete\."
 
 
+def spelling(argument: str) -> tuple[str, str | None]:
+    """Name and value of an argument: also of --opt=value, --opt.key, --with_underscores and -tp4."""
+    name, equals, value = argument.partition("=")
+    name = name.split(".", 1)[0]
+    if name.startswith("--"):
+        name = name.replace("_", "-")
+    elif glued := re.fullmatch(r"(-[a-z]+)(\d+)", name):
+        return glued[1], glued[2]
+    return name, value if equals else None
+
+
+def beginning_of(name: str) -> list[str]:
+    """What an option is short for, when the plan has to recognise it. argparse, and so vLLM, takes --por for --port."""
+    if name in _RECOGNISED or not re.match(r"--?[a-z]", name):
+        return []
+    return [option for option in _RECOGNISED if option.startswith(name)]
+
+
+def hides_lines(level: str) -> bool:
+    return level.lower() in ("warning", "warn", "error", "critical", "fatal")
+
+
 def url(address: str, port: int, path: str = "") -> str:
     return f"http://{address}:{port}{path}"
 
@@ -82,7 +166,11 @@ def api_port(instance: Instance) -> int:
 
 def environment(topology: Topology, instance: Instance, planned: Mapping[str, str]) -> dict[str, str]:
     """Defaults, then the operator's, then what only the plan may decide; sorted, so that the unit never flaps."""
-    merged = {**ENVIRONMENT, **topology.engine_environment, **instance.environment, **planned}
+    releases = {
+        _ENGINE_RELEASE: f"{topology.engine.kind} {topology.engine.version}",
+        mooncake.RELEASE_VARIABLE: topology.mooncake.version,
+    }
+    merged = {**ENVIRONMENT, **topology.engine_environment, **instance.environment, **planned, **releases}
     return dict(sorted(merged.items()))
 
 
@@ -129,7 +217,8 @@ def api_ready(topology: Topology, instance: Instance, others: int = 0) -> LogLin
 def _api_servers(arguments: tuple[str, ...]) -> int:
     count = 1
     for argument, following in pairwise((*arguments, "")):
-        match = re.fullmatch(r"(?:--api-server-count|-asc)(?:=(\d+))?", argument.replace("_", "-"))
-        if match:
-            count = int(match[1] or (following if following.isdigit() else count))
+        name, value = spelling(argument)
+        number = following if value is None else value
+        if name in _API_SERVERS and number.isdigit():
+            count = int(number)
     return count

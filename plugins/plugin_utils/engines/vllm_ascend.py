@@ -31,6 +31,7 @@ _LISTENING = r"listening on (path: )?tcp://"
 
 UNUSED_KEYS = ("bootstrap_port",)
 PLANNED_VARIABLES = {
+    **vllm.RELEASE_VARIABLES,
     "VLLM_HOST_IP": "hosts.<name>.address",
     "HCCL_IF_IP": "hosts.<name>.address",
     "ASCEND_RT_VISIBLE_DEVICES": "devices",

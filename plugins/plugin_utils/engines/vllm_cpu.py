@@ -18,6 +18,7 @@ _BOOTSTRAP_ADDRESS = "0.0.0.0"
 
 UNUSED_KEYS = ("kv_port", "dp_rpc_port", "devices")
 PLANNED_VARIABLES = {
+    **vllm.RELEASE_VARIABLES,
     "VLLM_HOST_IP": "hosts.<name>.address",
     "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT": "abort_timeout",
     "VLLM_MOONCAKE_BOOTSTRAP_PORT": "bootstrap_port",

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import MAX_PORT
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
-from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import version_key
+from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import normal
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,22 @@ class Reader:
         if spec.kind == "named":
             if not isinstance(value, Mapping):
                 raise _Wrong(f"has to be a mapping, not {_kind_of(value)}.", "write each entry as `name: {...}`.")
-            named = {
-                str(name): self.section(spec.section, item or {}, f"{place}.{name}", name=str(name))
-                for name, item in value.items()
-            }
-            return {name: item for name, item in named.items() if item is not None}
+            return self._named(spec.section, value, place)
         return _SCALARS[spec.kind](value, spec)
+
+    def _named(self, section: Any, raw: Mapping[Any, Any], place: str) -> dict[str, Any]:
+        named: dict[str, Any] = {}
+        for name, item in raw.items():
+            at = f"{place}.{name}"
+            if not isinstance(name, str):
+                # the number 1 and the text "1" would be two hosts here and one for Ansible
+                self.report.error("schema-type", at, _no_name(name), _QUOTE_NAME)
+                self.broken.add(at)
+                continue
+            read = self.section(section, item or {}, at, name=str(name))
+            if read is not None:
+                named[str(name)] = read
+        return named
 
 
 def _unkeyed(section: Any) -> set[str]:
@@ -167,6 +177,13 @@ def _kind_of(value: Any) -> str:
     if value is None:
         return "nothing"
     return "a mapping" if isinstance(value, Mapping) else "a list"
+
+
+_QUOTE_NAME = 'give it a name, in quotes if YAML would read something else in it, such as "1" or "no".'
+
+
+def _no_name(name: Any) -> str:
+    return f"stands under {_kind_of(name)}, but a name has to be text."
 
 
 def _text(value: Any, spec: Key) -> str:
@@ -210,14 +227,13 @@ def _version(value: Any, spec: Key) -> str:
         )
     text = _text(value, spec)
     try:
-        version_key(text)
+        return normal(text)
     except ValueError as error:
         raise _Wrong(
             f"{error}; which ports and settings are right depends on it.",
             "write a release such as 0.32.0 or 0.23.0rc1.",
             "version-invalid",
         ) from None
-    return text
 
 
 def _address(value: Any, spec: Key) -> str:
@@ -271,6 +287,7 @@ def _variables(value: Any, spec: Key) -> dict[str, str]:
         raise _Wrong(
             f"has to be a mapping from name to value, not {_kind_of(value)}.", "write it as `NAME: value` lines."
         )
+    _check_names(value)
     return {str(name): _word(item) for name, item in value.items()}
 
 
@@ -279,7 +296,14 @@ def _mapping(value: Any, spec: Key) -> Mapping[str, Any]:
         raise _Wrong(
             f"has to be a mapping from name to value, not {_kind_of(value)}.", "write it as `name: value` lines."
         )
+    _check_names(value)
     return value
+
+
+def _check_names(value: Mapping[Any, Any]) -> None:
+    for name in value:
+        if not isinstance(name, str):
+            raise _Wrong(f"holds a value that {_no_name(name)}", _QUOTE_NAME)
 
 
 _SCALARS: dict[str, Callable[[Any, Key], Any]] = {

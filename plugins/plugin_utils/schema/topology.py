@@ -65,10 +65,6 @@ class Instance:
     args: tuple[str, ...] = key("words", ())
     environment: Mapping[str, str] = key("variables", {})
 
-    @property
-    def peer(self) -> str:
-        return DECODE if self.kind == PREFILL else PREFILL
-
 
 @dataclass(frozen=True)
 class Router:

@@ -129,6 +129,9 @@ def probe(asked: dict[str, Any]) -> dict[str, Any]:
     if python is None:
         found["wheel_problems"].append(f"there is no Python in {path}/bin")
         return found
+    if not os.path.exists(f"{path}/pyvenv.cfg"):
+        # building an environment over it would replace its Python
+        found["foreign"] = f"{path} has a Python but is no virtual environment (no pyvenv.cfg)"
     code, out, err = run([python, "-I", "-c", INSIDE], json.dumps(VARIANTS))
     if code != 0:
         found["foreign"] = f"{python} ended with code {code}: {(err.strip().splitlines() or ['no output'])[-1]}"

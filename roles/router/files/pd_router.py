@@ -198,6 +198,7 @@ class Router:
         self.planned: Dict[str, str] = {}
         self.members: Dict[str, Engines] = {}
         self.removed: List[str] = []
+        self.unnoted: Optional[Tuple[int, str]] = None  # the process whose removals could not be noted
         self.status: Optional[int] = None
         self.was_ready = False
         self.ready_since: Optional[float] = None
@@ -243,7 +244,13 @@ class Router:
             return False
         self.removed.append(url)
         if self.process:
-            write_json(self.runtime / REMOVED, {"pid": self.process[0], "urls": self.removed})
+            try:
+                write_json(self.runtime / REMOVED, {"pid": self.process[0], "urls": self.removed})
+            except OSError as error:
+                # The folder goes when the unit stops, and nobody has to know then what its router was told.
+                if self.unnoted != self.process:
+                    say(f"{self.name}: cannot note the removal of {url}: {error}")
+                self.unnoted = self.process
         return True
 
     def send(self, signum: signal.Signals) -> bool:

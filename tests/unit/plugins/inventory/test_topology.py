@@ -163,6 +163,15 @@ def test_all_problems_come_in_one_error_with_their_lines(plugin, written):
                 assert f"[{rule}]" in report
 
 
+@pytest.mark.parametrize("key", ["1", "~", "no"])
+def test_a_host_without_a_name_of_text_is_an_error(plugin, written, key):
+    text = yaml.safe_dump(cpu(), sort_keys=False).replace("  p1:\n", f"  {key}:\n", 1)
+    line = text.splitlines().index(f"  {key}:") + 1
+    with pytest.raises(AnsibleParserError, match=r"hosts\..*\[schema-type\].*a name has to be text") as caught:
+        parse(plugin, written(text))
+    assert f"topology.yml:{line} " in str(caught.value) or key != "1"
+
+
 def test_a_host_written_twice_is_an_error(plugin, written):
     text = yaml.safe_dump(cpu(), sort_keys=False).replace("  d1:\n", "  p1:\n", 1)
     with pytest.raises(AnsibleParserError, match=r"hosts\.p1: \[yaml-duplicate-key\]"):
@@ -262,6 +271,12 @@ def test_the_examples_can_be_planned(example):
 def test_the_inventories_can_be_planned(plugin, path):
     inventory = parse(plugin, str(path))
     assert inventory.groups["pd"].vars["pd_cluster"]["warnings"] == []
+
+
+@pytest.mark.parametrize("path", [path for path in SHIPPED if path.parent.name.startswith("sandbox")], ids=str)
+def test_each_sandbox_has_the_name_of_the_lab_that_make_brings_up(path):
+    """Its keys and known_hosts lie under this name, see group_vars and the Makefile's `lab up sandbox`."""
+    assert yaml.safe_load(path.read_text())["name"] == "sandbox"
 
 
 def test_a_thousand_hosts(plugin, written):

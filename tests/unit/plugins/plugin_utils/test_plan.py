@@ -5,14 +5,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from copy import deepcopy
 from itertools import combinations
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils import problems as plugin_utils
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
+    Host,
+    Instance,
+    Master,
+    Router,
+    Topology,
+)
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, cpu, plan
 
 
@@ -104,6 +116,44 @@ def test_host():
     assert (hostvars["pd_host"]["name"], hostvars["pd_host"]["address"]) == ("d1", "192.0.2.21")
     (process,) = hostvars["pd_host"]["processes"]
     assert set(process) == {"name", "kind", "instance", "where", "unit", "claims", "ready"}
+
+
+@pytest.mark.parametrize(
+    ("make", "section", "version", "kinds"),
+    [
+        (cpu, "engine", "0.33.0", {"prefill", "decode"}),
+        (cpu, "mooncake", "0.3.14", {"prefill", "decode", "master"}),
+        (ascend, "engine", "0.23.1", {"prefill", "decode"}),
+        (ascend, "mooncake", "0.3.12", {"prefill", "decode"}),
+    ],
+)
+def test_an_upgrade_is_another_unit_for_what_runs_it(make, section, version, kinds):
+    raw = make()
+    before = plan(raw)
+    raw[section]["version"] = version
+    after = plan(raw)
+    changed = {
+        new["kind"]
+        for host in raw["hosts"]
+        for old, new in zip(*(found.hostvars(host)["pd_host"]["processes"] for found in (before, after)), strict=True)
+        if old["unit"] != new["unit"]
+    }
+    assert changed == kinds
+
+
+def test_versions_are_told_as_packages_spell_them():
+    raw = cpu()
+    raw["engine"]["version"], raw["mooncake"]["version"] = "v0.32.0", "v0.3.13-post1"
+    assert plan(raw).cluster() == plan(cpu()).cluster()
+    assert plan(raw).hostvars("p1") == plan(cpu()).hostvars("p1")
+
+
+@pytest.mark.parametrize("section", [Connector, Instance, Master, Router, Host, Topology])
+def test_everything_in_a_topology_is_read_somewhere(section):
+    code = "".join(path.read_text() for path in Path(plugin_utils.__file__).parent.rglob("*.py"))
+    properties = [name for name, value in vars(section).items() if isinstance(value, property)]
+    names = [*(field.name for field in dataclasses.fields(section)), *properties]
+    assert [name for name in names if f".{name}" not in code and name != "plugin"] == []
 
 
 PORT = st.integers(8000, 8012)

@@ -188,6 +188,97 @@ FAULTS = {
         lambda raw: raw["decode"][0].update(args=["--headless"]),
         ("planned-argument", "decode[0].args[0]"),
     ),
+    "a shape in a short spelling": (
+        ascend,
+        lambda raw: raw["decode"][0].update(args=["-pp", "2"]),
+        ("planned-argument", "decode[0].args[0]"),
+    ),
+    "a value glued to a short option": (
+        cpu,
+        lambda raw: raw.update(engine_args=["--seed", "1", "-tp4"]),
+        ("planned-argument", "engine_args[2]"),
+    ),
+    "a value glued to an option of the shape": (
+        ascend,
+        lambda raw: raw.update(engine_args=["-n2"]),
+        ("planned-argument", "engine_args[0]"),
+    ),
+    "the beginning of an option of the plan": (
+        cpu,
+        lambda raw: raw["prefill"][0].update(args=["--tensor-parallel", "4"]),
+        ("abbreviated-argument", "prefill[0].args[0]"),
+    ),
+    "the beginning of an option of the plan with its value": (
+        cpu,
+        lambda raw: raw["prefill"][0].update(args=["--por=9000"]),
+        ("abbreviated-argument", "prefill[0].args[0]"),
+    ),
+    "the beginning of a short option": (
+        cpu,
+        lambda raw: raw.update(engine_args=["-t", "4"]),
+        ("abbreviated-argument", "engine_args[0]"),
+    ),
+    "the beginning of the count of API servers": (
+        cpu,
+        lambda raw: raw.update(engine_args=["--api_server", "4"]),
+        ("abbreviated-argument", "engine_args[0]"),
+    ),
+    "a file of options": (
+        cpu,
+        lambda raw: raw.update(engine_args=["--config=/etc/vllm.yaml"]),
+        ("refused-argument", "engine_args[0]"),
+    ),
+    "the end of the options": (cpu, lambda raw: raw.update(engine_args=["--"]), ("refused-argument", "engine_args[0]")),
+    "a socket in the file system": (
+        cpu,
+        lambda raw: raw["decode"][0].update(args=["--uds", "/run/vllm.sock"]),
+        ("refused-argument", "decode[0].args[0]"),
+    ),
+    "another protocol on the API's port": (
+        cpu,
+        lambda raw: raw.update(engine_args=["--grpc"]),
+        ("refused-argument", "engine_args[0]"),
+    ),
+    "TLS of the engine": (
+        cpu,
+        lambda raw: raw["prefill"][0].update(args=["--ssl_keyfile", "/etc/ssl/key.pem"]),
+        ("refused-argument", "prefill[0].args[0]"),
+    ),
+    "a key of the engine": (
+        cpu,
+        lambda raw: raw.update(engine_args=["--api-key", "secret"]),
+        ("refused-argument", "engine_args[0]"),
+    ),
+    "a key of the engine in its environment": (
+        cpu,
+        lambda raw: raw["prefill"][0].update(environment={"VLLM_API_KEY": "secret"}),
+        ("refused-variable", "prefill[0].environment.VLLM_API_KEY"),
+    ),
+    "no metrics": (
+        cpu,
+        lambda raw: raw.update(engine_args=["--disable-log-stats"]),
+        ("refused-argument", "engine_args[0]"),
+    ),
+    "a log level that hides the line of readiness": (
+        cpu,
+        lambda raw: raw.update(engine_args=["--uvicorn-log-level", "warning"]),
+        ("refused-argument", "engine_args[0]"),
+    ),
+    "a log level that hides the line of readiness with its value": (
+        cpu,
+        lambda raw: raw.update(engine_args=["--uvicorn-log-level=error"]),
+        ("refused-argument", "engine_args[0]"),
+    ),
+    "a log level that hides the lines of the connector": (
+        ascend,
+        lambda raw: raw.update(engine_environment={"VLLM_LOGGING_LEVEL": "WARNING"}),
+        ("refused-variable", "engine_environment.VLLM_LOGGING_LEVEL"),
+    ),
+    "a variable that tells of an upgrade": (
+        cpu,
+        lambda raw: raw.update(engine_environment={"MOONCAKE_PD_MOONCAKE": "0.3.13.post1"}),
+        ("planned-variable", "engine_environment.MOONCAKE_PD_MOONCAKE"),
+    ),
     "a variable of the plan": (
         cpu,
         lambda raw: raw.update(engine_environment={"VLLM_HOST_IP": "192.0.2.1"}),
@@ -292,6 +383,21 @@ def test_a_fault_is_found_alone(name):
     raw = make()
     change(raw)
     assert rules(raw) == {expected}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--model-impl", "transformers", "--config-format", "hf", "--seed=1", "--block-size", "-1"],
+        ["--uvicorn-log-level", "info", "--log-level=DEBUG", "--disable-uvicorn-access-log"],
+        ["-q", "ascend", "-ep", "-dcp", "2", "-O3", "-cc.mode", "3", "--no-enable-prefix-caching"],
+        ["--api-server-count", "2", "--enable-log-requests", "--disable-access-log-for-endpoints", "/health"],
+        ["--compilation-config", '{"cudagraph_mode":"FULL_DECODE_ONLY"}', "--enable-expert-parallel"],
+    ],
+    ids=lambda args: args[0],
+)
+def test_other_arguments_are_the_operators(args):
+    assert problems({**ascend(), "engine_args": args}) == ()
 
 
 WARNINGS = {"host-unused", "port-in-ephemeral-range", "port-in-nodeport-range"}

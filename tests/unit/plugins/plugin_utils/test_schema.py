@@ -56,6 +56,13 @@ def change(path, value):
         (["hosts", "p1", "address"], "p1.example", "address-invalid", "hosts.p1.address"),
         (["hosts", "p1", "address"], "0.0.0.0", "address-invalid", "hosts.p1.address"),
         (["hosts", "p1", "vars"], "x", "schema-type", "hosts.p1.vars"),
+        (["hosts", "p1", "vars"], {1: "x"}, "schema-type", "hosts.p1.vars"),
+        (["hosts", "p1", "vars"], {None: "x"}, "schema-type", "hosts.p1.vars"),
+        (["hosts", 1], {"address": "192.0.2.99"}, "schema-type", "hosts.1"),
+        (["hosts", None], {"address": "192.0.2.99"}, "schema-type", "hosts.None"),
+        (["hosts", False], {"address": "192.0.2.99"}, "schema-type", "hosts.False"),
+        (["engine_environment"], {None: "1"}, "schema-type", "engine_environment"),
+        (["engine_environment"], {1: "1"}, "schema-type", "engine_environment"),
         (["drain_timeout"], -1, "schema-range", "drain_timeout"),
         (["router", "backend_ports"], 18001, "schema-type", "router.backend_ports"),
         (["router"], "control", "schema-type", "router"),
@@ -79,6 +86,25 @@ def test_an_optional_section_may_be_left_empty():
     raw = {**cpu(), "master": None, "engine_args": None}
     assert plan(raw).cluster()["master"] is None
     assert plan(raw).topology.engine_args == ()
+
+
+def test_a_host_named_by_a_number_is_told_to_be_quoted():
+    raw = change(["hosts"], {1: {"address": "192.0.2.11"}, "d1": {"address": "192.0.2.21"}})
+    del raw["router"], raw["master"]
+    raw["prefill"][0]["host"] = 1
+    found = {problem.where: problem for problem in problems(raw)}
+    assert set(found) == {"hosts.1", "prefill[0].host"}
+    assert found["hosts.1"].message == "stands under the number 1, but a name has to be text."
+    assert "in quotes" in found["hosts.1"].fix
+    raw["hosts"]["1"], raw["prefill"][0]["host"] = raw["hosts"].pop(1), "1"
+    assert problems(raw) == ()
+
+
+@pytest.mark.parametrize("key", [None, 1, True, 1.5])
+def test_a_key_that_is_no_text_is_reported(key):
+    raw = cpu()
+    raw[key] = raw["engine"][key] = raw["prefill"][0][key] = 1
+    assert rules(raw) == {("schema-unknown-key", f"{at}{key}") for at in ("", "engine.", "prefill[0].")}
 
 
 def test_a_wrong_key_gets_a_suggestion():

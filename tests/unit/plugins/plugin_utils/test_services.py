@@ -25,7 +25,7 @@ def test_master():
             *("mooncake_master", "--rpc_address=192.0.2.10", "--rpc_port=17051"),
             *("--metrics_host=192.0.2.10", "--metrics_port=9003"),
         ],
-        "environment": {},
+        "environment": {"MOONCAKE_PD_MOONCAKE": "0.3.13.post1"},
         "timeout_stop": 30,
     }
     assert process["ready"] == {
@@ -104,6 +104,13 @@ def test_layerwise_proxies_listen_where_decode_can_post():
     router = plan(raw).cluster()["router"]
     assert (router["kind"], router["contract"]) == ("ascend_layerwise", "layerwise")
     assert router["backends"][0] == {"name": "router-a", "address": "192.0.2.31", "port": 18001}
+
+
+@pytest.mark.parametrize("make", [cpu, ascend])
+def test_a_stop_takes_as_long_as_an_engine_may_drain(make):
+    raw = {**make(), "drain_timeout": 100}
+    found = [process for host in raw["hosts"] for process in processes(raw, host).values()]
+    assert {process["unit"]["timeout_stop"] for process in found if process["kind"] != "master"} == {130}
 
 
 def test_front_door():

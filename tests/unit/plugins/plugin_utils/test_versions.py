@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least, value_at, version_key
+from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least, normal, value_at, version_key
 
 
 def test_order():
@@ -22,6 +22,22 @@ def test_spellings_of_one_version(one, other):
 def test_what_is_no_version(text):
     with pytest.raises(ValueError, match="is not a version number"):
         version_key(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.3.13", "0.3.13"),
+        ("v0.3.13", "0.3.13"),
+        ("v0.3.7.post2", "0.3.7.post2"),
+        ("0.3.7-post.2", "0.3.7.post2"),
+        ("0.23.0-rc.1", "0.23.0rc1"),
+        ("0.32.0+a1.rc.1", "0.32.0+a1.rc.1"),
+    ],
+)
+def test_the_spelling_of_packages(text, expected):
+    assert normal(text) == expected
+    assert version_key(normal(text)) == version_key(text)
 
 
 def test_a_candidate_comes_before_its_release():
