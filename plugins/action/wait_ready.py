@@ -67,16 +67,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _note(self) -> str | None:
         """File that says which host has failed in this task; None when the others go on without it."""
         task = self._task
-        if not task.any_errors_fatal or task.ignore_errors or task.until or not os.path.isdir(C.DEFAULT_LOCAL_TMP):
+        forgiven = task.ignore_errors or task.ignore_unreachable or task.failed_when or task.until
+        if forgiven or not task.any_errors_fatal or not os.path.isdir(C.DEFAULT_LOCAL_TMP):
             return None
         return os.path.join(C.DEFAULT_LOCAL_TMP, f"wait_ready-{task._uuid}")
 
     def _failed_host(self, host: str) -> str | None:
-        try:
-            with open(self._note or os.devnull, encoding="utf-8") as note:
-                other = note.read()
-        except FileNotFoundError:
+        path = self._note
+        if not path or not os.path.exists(path):
             return None
+        with open(path, encoding="utf-8") as note:
+            other = note.read()
         return other if other != host else None  # its own is of another item of a loop
 
     def _tell_others(self, host: str) -> None:

@@ -334,12 +334,12 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
                 self.inventory.add_host(host, group=group)
         # once on the group: a copy for each host would grow with the square of the hosts
         self.inventory.set_variable("pd", "pd_cluster", plan.cluster())
-        for host in plan.topology.hosts.values():
-            planned = plan.hostvars(host.name)
-            if "ansible_connection" in host.vars:
+        for name, entry in plan.topology.hosts.items():
+            planned = plan.hostvars(name)
+            if "ansible_connection" in entry.vars:
                 del planned["ansible_host"]  # other connections read it as the name of a container or a socket
-            for name, value in {**planned, **host.vars}.items():
-                self.inventory.set_variable(host.name, name, value)
+            for variable, value in {**planned, **entry.vars}.items():
+                self.inventory.set_variable(name, variable, value)
 
     def _load(self, path: str) -> Any:
         """The file as Ansible reads it, so that vault values and templates in vars stay what they are."""

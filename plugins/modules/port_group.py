@@ -148,7 +148,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.mooncake.pd.plugins.module_utils import procs, sockets
 
-
 # Stopping one of these takes more down than a port: the way into the host, other containers, the host itself.
 _NEVER_STOP = re.compile(
     r"(?:sshd?|user|docker|containerd|crio|kubelet|dbus|dbus-broker|systemd-[\w-]+)(?:@.*)?\.service"

@@ -76,8 +76,8 @@ units:
       type: dict
     notes:
       description:
-        - The lines that M(mooncake.pd.wait_ready) noted of this start, by the name in its O(mooncake.pd.wait_ready#module:notes).
-          They are there also when RV(units[].found) is false.
+        - The lines that M(mooncake.pd.wait_ready) noted of this start, by their name in
+          O(mooncake.pd.wait_ready#module:notes). They are there also when RV(units[].found) is false.
       type: dict
       sample: {transport: "TcpTransport: listen on port 15123"}
     counts:

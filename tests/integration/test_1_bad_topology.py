@@ -33,10 +33,10 @@ def topology(tmp_path: Path) -> Topology:
 
 
 def untouched(hosts: Lab) -> bool:
-    """The first thing that the collection would make is its user."""
-    return all(
-        "no such user" in hosts.shell(h, "id mooncake 2>&1", check=False) for h in ("it-control", "it-p1", "it-d1")
-    )
+    """None of the things that the collection makes is there."""
+    made = "/etc/mooncake-pd /var/log/mooncake-pd /opt/mooncake-pd /etc/systemd/system/mooncake-pd* /usr/sbin/haproxy"
+    script = f"id mooncake 2>/dev/null; ls -d {made} 2>/dev/null; true"
+    return all(hosts.shell(host, script) == "" for host in ("it-control", "it-p1", "it-d1"))
 
 
 @dataclass
@@ -89,6 +89,20 @@ def test_wrong_model_path(hosts: Lab, play: Runner, topology: Topology) -> None:
     assert "model.path: /var/cache/mooncake-pd/model/missing holds no config.json on it-p1" in done.message
     assert "topology.yml" in done.message
     assert "Traceback" not in done.stdout
+    assert untouched(hosts)
+
+
+def test_dead_host_is_told_together_with_what_the_others_found(hosts: Lab, play: Runner, topology: Topology) -> None:
+    hosts.tool("kill", "integration", "it-d1")
+    try:
+        done = play("playbooks/preflight.yml", inventory=topology("/model/tiny,", "/model/missing,"))
+    finally:
+        hosts.tool("start", "integration", "it-d1")
+    assert done.rc != 0
+    told = {host: message for host, task, message in done.failures if task.startswith("Report every problem")}
+    assert set(told) == {"it-control", "it-p1"}
+    assert all("no answer from it-d1" in message for message in told.values())
+    assert "holds no config.json on it-p1" in told["it-p1"]
     assert untouched(hosts)
 
 

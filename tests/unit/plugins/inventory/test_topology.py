@@ -273,6 +273,18 @@ def test_the_inventories_can_be_planned(plugin, path):
     assert inventory.groups["pd"].vars["pd_cluster"]["warnings"] == []
 
 
+def test_the_ascend_example_is_complete():
+    (folder,) = (path.parent for path in SHIPPED if path.parent.name == "ascend_1p1d_a2")
+    variables = yaml.safe_load((folder / "group_vars/all.yml").read_text())
+    environment = yaml.safe_load((folder / "topology.yml").read_text())["engine_environment"]
+    assert (variables["engine_mode"], variables["mooncake_mode"]) == ("installed", "installed")
+    assert {"ansible_user", "engine_path", "instance_groups"} <= set(variables)
+    assert variables["instance_ready_timeout"] > int(environment["VLLM_ENGINE_READY_TIMEOUT_S"])
+    # it would replace LD_LIBRARY_PATH of the topology
+    assert "instance_environment" not in variables
+    assert "LD_LIBRARY_PATH" in environment
+
+
 @pytest.mark.parametrize("path", [path for path in SHIPPED if path.parent.name.startswith("sandbox")], ids=str)
 def test_each_sandbox_has_the_name_of_the_lab_that_make_brings_up(path):
     """Its keys and known_hosts lie under this name, see group_vars and the Makefile's `lab up sandbox`."""

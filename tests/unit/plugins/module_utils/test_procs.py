@@ -71,6 +71,13 @@ def test_describe(tmp_path: Path) -> None:
     assert str(procs.describe(41, str(tmp_path))) == f"pid 41 ([kworker/0:1]), user 4294000, container {ID[:12]}"
 
 
+def test_login_is_what_lies_below_user_slice(tmp_path: Path) -> None:
+    process(tmp_path, 1, "0::/init.scope")
+    process(tmp_path, 40, "0::/user.slice/user-1000.slice/user@1000.service/app.slice/lab.service")
+    process(tmp_path, 41, V2)
+    assert [procs.describe(pid, str(tmp_path)).login for pid in (40, 41)] == [True, False]
+
+
 def test_own_container_is_no_foreign_one(tmp_path: Path) -> None:
     here = f"1:name=systemd:/libpod_parent/libpod-{ID}"
     process(tmp_path, 1, f"{here}/init.scope\n")

@@ -74,10 +74,58 @@ def test_fatal_lines(line: str, name: str) -> None:
         "(APIServer pid=7) INFO 11-29 11:00:00 [x.py:9] retrying: Address already in use",
         "(APIServer pid=7) INFO:     Application startup complete.",
         "Traceback (most recent call last):",
+        # remarks of Python, torch, logging, Rust and CANN
+        "/v/torchvision/io/image.py:14: UserWarning: Failed to load image extension: 'libjpeg.so.8: cannot open shared"
+        " object file: No such file or directory'. If you don't plan on using it",
+        "Warning: OSError: [Errno 98] Address already in use",
+        "(Worker pid=7) [W1129 11:00:00.1 socket.cpp:204] [c10d] The server socket has failed to bind to [::]:29500"
+        " (errno: 98 - Address already in use).",
+        "[W socket.cpp:436] [c10d] bind failed: Address already in use",
+        "[rank0]:[W1129 11:00:00.1 x.cpp:2] ImportError: libx.so: cannot open shared object file",
+        "2026-11-29 11:00:00,123 - mooncake - WARNING - RuntimeError: TransferEngine initialization failed",
+        "2026-11-29T11:00:00.123456Z  WARN vllm_router: OSError: Address already in use",
+        "[WARNING] HCCL(9): EI0006: Getting socket times out.",
+        "I20261129 11:00:00.000000  4242 x.cpp:1] TransferEngine initialization failed",
+        # neither an error nor an exception: what was tried and done without
+        "port 15001: Address already in use, trying the next",
+        "tried libfoo.so: cannot open shared object file: No such file or directory",
+        "falling back: version `GLIBCXX_3.4.32' not found",
+        "cannot open shared object file, so no ImportError: going on",
+        "[E1129 11:00:00.1 socket.cpp:9] [c10d] failed to bind (errno: 98 - Address already in use).",
     ],
 )
 def test_lines_that_prove_nothing(line: str) -> None:
     assert finder([line]).proof is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "zmq.error.ZMQError: Address already in use",
+        "(EngineCore_DP0 pid=9) ERROR 11-29 11:00:00 [core.py:1] OSError: [Errno 98] Address already in use",
+        "(EngineCore_DP0 pid=9) ERROR 11-29 11:00:00 [core.py:1] bind failed: Address already in use",
+        "2026-11-29 11:00:00,123 - server - ERROR - port 8100: Address already in use",
+        "[ERROR] libhccl.so: cannot open shared object file",
+        "[rank0]: torch.distributed.DistNetworkError: bind (errno: 98 - Address already in use).",
+        "ImportError: libx.so: cannot open shared object file, after UserWarning: no",
+        "F20261129 11:00:00.000000  4242 x.cpp:9] Check failed: Address already in use",
+    ],
+)
+def test_errors_and_exceptions_prove_a_failure(line: str) -> None:
+    assert finder([line]).proof is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/v/bin/python: error while loading shared libraries: libx.so: cannot open shared object file: No such file",
+        "/v/bin/mooncake_master: /lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by x)",
+        "bind: Address already in use",
+    ],
+)
+def test_what_proves_nothing_may_explain_a_death(line: str) -> None:
+    assert finder([line]).proof is None
+    assert cause(["starting", line, "bye"]) == line
 
 
 def test_glog_error_explains_a_dead_process_though() -> None:

@@ -219,11 +219,6 @@ def test_sections_replace_drop_repeat_and_add() -> None:
     assert values(made, "Environment")[-1] == "Z=1"
 
 
-def test_reload_keeps_only_the_main_pid() -> None:
-    made = render(unit(exec_reload=["/bin/kill", "-HUP", "$MAINPID", "$X"]), DIR).text
-    assert values(made, "ExecReload") == ["/bin/kill -HUP $MAINPID $$X"]
-
-
 def test_without_log_folder_nothing_is_redirected() -> None:
     made = render(unit(), DIR).text
     assert "StandardOutput" not in made

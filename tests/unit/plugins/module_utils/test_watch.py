@@ -345,6 +345,27 @@ def test_no_proof_without_the_units_own_folder(host: Host) -> None:
     assert list(host.run_dir.iterdir()) == []
 
 
+def test_proof_does_not_go_through_a_link(host: Host, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (host.run_dir / "mooncake-pd-p1" / "ready").symlink_to(victim)
+    host.say(LINE)
+    watcher = host.watcher()
+    assert watcher.wait(5, 0.5) == READY
+    watcher.keep_proof()
+    assert victim.read_text() == "precious"
+    host.log.write_text("much later\n")
+    assert host.watcher().wait(5, 0.5) == READY
+
+
+def test_proof_that_cannot_be_kept_does_not_spoil_the_wait(host: Host) -> None:
+    (host.run_dir / "mooncake-pd-p1" / "ready").mkdir()
+    host.say(LINE)
+    watcher = host.watcher()
+    assert watcher.wait(5, 0.5) == READY
+    watcher.keep_proof()
+
+
 def test_rotated_away_mark_is_told(host: Host) -> None:
     host.log.write_text("much later\n")
     watcher = host.watcher()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -86,12 +87,24 @@ def test_all_owners_are_named_and_one_foreign_is_enough(
     assert f"pid {child} (vllm), user pd, in no systemd unit" in answer["msg"]
 
 
+@contextmanager
+def taken_behind_a_free_one() -> Iterator[int]:
+    """A taken port; the one below it is free."""
+    while True:
+        with socket.socket() as server:
+            server.bind((HERE, 0))
+            port = server.getsockname()[1]
+            if port > 1024 and sockets.probe(HERE, port - 1) == sockets.FREE:
+                server.listen()
+                yield port
+                return
+
+
 def test_whole_range_and_all_groups_at_once(run_module: RunModule, listener: int) -> None:
-    answer = run_module(
-        port_group, groups=[group(listener, listener + 2 if listener < 65000 else listener), group(listener)]
-    )
-    assert len(answer["problems"]) >= 2
-    assert len(answer["groups"]) == 2
+    with taken_behind_a_free_one() as port:
+        answer = run_module(port_group, groups=[group(port - 1, port), group(listener)])
+    assert [[entry["state"] for entry in made["ports"]] for made in answer["groups"]] == [["free", "taken"], ["taken"]]
+    assert [problem.split(" ")[3] for problem in answer["problems"]] == [f"{HERE}:{port}", f"{HERE}:{listener}"]
 
 
 def test_pools_are_not_probed(run_module: RunModule, listener: int) -> None:
@@ -145,8 +158,16 @@ def test_unknown_owners_are_explained(rows: list[Row], hidden: int, text: str) -
     [
         (Process(7, "nginx", "root", "nginx.service", None), "systemctl stop nginx.service"),
         (Process(7, "x", "root", "docker-aa.scope", "0123456789ab"), "Stop the container (0123456789ab)"),
-        (Process(7, "x", "root", "session-3.scope", None), "Stop that process"),
+        (Process(7, "x", "root", "session-3.scope", None, True), "Stop that process (pid 7)"),
+        (Process(7, "jupyter", "me", "lab.service", None, True), "Stop that process (pid 7)"),
+        (Process(7, "sshd", "root", "ssh.service", None), "Stop that process (pid 7)"),
+        (Process(7, "sshd", "root", "sshd.service", None), "Stop that process (pid 7)"),
+        (Process(7, "sshd", "root", "sshd@3-10.0.0.1:22-10.0.0.2:4000.service", None), "Stop that process (pid 7)"),
+        (Process(7, "x", "me", "user@1000.service", None), "Stop that process (pid 7)"),
+        (Process(7, "docker-proxy", "root", "docker.service", None), "Stop that process (pid 7)"),
     ],
 )
 def test_way_out(owner: Process, text: str) -> None:
-    assert text in port_group.Ports()._explain(UNIT, [owner], [Row(HERE, 80, LISTEN, 5)], 0, 0)
+    said = port_group.Ports()._explain(UNIT, [owner], [Row(HERE, 80, LISTEN, 5)], 0, 0)
+    assert text in said
+    assert ("systemctl stop" in said) == ("systemctl stop" in text)

@@ -97,7 +97,8 @@ class Systemd:
         return 0, "", ""
 
     def reset_failed(self, names: list[str]) -> tuple[int, str, str]:
-        return 0, "", ""
+        forgotten = [name for name in names if self.active.get(name, "inactive") == "inactive"]
+        return (1, "", f"Unit {forgotten[0]} not loaded.") if forgotten else (0, "", "")
 
 
 @pytest.fixture
@@ -199,6 +200,27 @@ def test_failed_unit_is_reset_first(run_module: RunModule, systemd: Systemd) -> 
     systemd.calls.clear()
     run_module(units, **plan())
     assert systemd.calls == [f"reset-failed {P1}", f"start {P1}"]
+
+
+def test_starts_by_hand_do_not_count_for_the_limit_of_starts(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan(P1))
+    assert not any(call.startswith("reset-failed") for call in systemd.calls)  # systemd knew nothing of it
+    systemd.calls.clear()
+    run_module(units, **plan(port=8101))  # P2 is new
+    assert systemd.calls[-3:] == [f"reset-failed {P1}", f"start {P2}", f"restart {P1}"]
+    systemd.stop([P1])
+    systemd.calls.clear()
+    answer = run_module(units, **plan(P1, port=8101))  # systemd may have forgotten it since
+    assert systemd.calls == [f"reset-failed {P1}", f"start {P1}"]
+    assert told(answer, "started") == [P1]
+
+
+def test_digest_is_not_read_through_a_link(run_module: RunModule, systemd: Systemd, tmp_path: Path) -> None:
+    run_module(units, **plan(P1))
+    digest = systemd.run_dir / "mooncake-pd-p1" / "digest"
+    digest.rename(tmp_path / "elsewhere")
+    digest.symlink_to(tmp_path / "elsewhere")
+    assert told(run_module(units, **plan(P1)), "restarted") == [P1]
 
 
 def test_failed_start_names_the_unit_why_and_its_last_lines(run_module: RunModule, systemd: Systemd) -> None:

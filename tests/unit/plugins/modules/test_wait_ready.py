@@ -44,6 +44,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(watch, "_GRACE", 0.0)
     run_dir = tmp_path / "run"
     (run_dir / "mooncake-pd-p1").mkdir(parents=True)
+    monkeypatch.setattr(unit_log_info, "RUN_DIR", str(run_dir))
     monkeypatch.setattr(watch.Watcher.__init__, "__kwdefaults__", {**defaults(), "run_dir": str(run_dir)})
     return made
 
@@ -127,6 +128,7 @@ def test_bad_pattern(run_module: RunModule, host: Host) -> None:
     assert answer["failed"]
     assert "no regular expression" in answer["msg"]
     assert wait(run_module, host, fatal_patterns=["["])["failed"]
+    assert wait(run_module, host, notes={"x": "["})["failed"]
 
 
 # ---- unit_log_info ---------------------------------------------------------------------------------------------------
@@ -150,6 +152,19 @@ def test_log_info_says_when_the_start_is_no_longer_there(run_module: RunModule, 
     answer = run_module(unit_log_info, units=[UNIT], log_dir=str(host.logs), patterns={"x": "later"})
     assert answer["units"][0]["found"] is False
     assert answer["units"][0]["matches"] == {"x": []}
+
+
+def test_notes_of_the_wait_outlive_the_log_but_not_the_start(run_module: RunModule, host: Host) -> None:
+    host.log("TcpTransport: first\nTcpTransport: last\nstartup complete\n")
+    wanted = {"transport": "TcpTransport", "other": "RdmaTransport"}
+    assert wait(run_module, host, timeout=5, notes=wanted)["ready"]
+    (host.logs / "mooncake-pd-p1.log").write_text("much later\n")
+    assert wait(run_module, host, timeout=5, notes=wanted)["ready"]  # proven before, so it notes nothing new
+    (unit,) = run_module(unit_log_info, units=[UNIT], log_dir=str(host.logs))["units"]
+    assert (unit["found"], unit["notes"]) == (False, {"transport": "TcpTransport: last"})
+    host.show = host.show.replace(ID, "b" * 32)
+    (unit,) = run_module(unit_log_info, units=[UNIT], log_dir=str(host.logs))["units"]
+    assert unit["notes"] == {}
 
 
 def test_log_info_refuses_bad_patterns(run_module: RunModule, host: Host) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils import problems as plugin_utils
+from ansible_collections.mooncake.pd.plugins.plugin_utils import problems
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
@@ -150,7 +150,7 @@ def test_versions_are_told_as_packages_spell_them():
 
 @pytest.mark.parametrize("section", [Connector, Instance, Master, Router, Host, Topology])
 def test_everything_in_a_topology_is_read_somewhere(section):
-    code = "".join(path.read_text() for path in Path(plugin_utils.__file__).parent.rglob("*.py"))
+    code = "".join(path.read_text() for path in Path(problems.__file__).parent.rglob("*.py"))
     properties = [name for name, value in vars(section).items() if isinstance(value, property)]
     names = [*(field.name for field in dataclasses.fields(section)), *properties]
     assert [name for name in names if f".{name}" not in code and name != "plugin"] == []

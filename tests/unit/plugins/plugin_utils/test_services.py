@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import (
     ascend,
     cpu,
@@ -107,10 +108,11 @@ def test_layerwise_proxies_listen_where_decode_can_post():
 
 
 @pytest.mark.parametrize("make", [cpu, ascend])
-def test_a_stop_takes_as_long_as_an_engine_may_drain(make):
+def test_a_stop_takes_as_long_as_an_engine_may_drain(make, monkeypatch):
+    monkeypatch.setattr(vllm, "STOP_MARGIN", 40)
     raw = {**make(), "drain_timeout": 100}
     found = [process for host in raw["hosts"] for process in processes(raw, host).values()]
-    assert {process["unit"]["timeout_stop"] for process in found if process["kind"] != "master"} == {130}
+    assert {process["unit"]["timeout_stop"] for process in found if process["kind"] != "master"} == {140}
 
 
 def test_front_door():

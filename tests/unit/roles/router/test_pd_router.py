@@ -427,6 +427,18 @@ def test_signal_goes_only_to_the_process_that_was_recorded(pd_router: ModuleType
         assert not router.send(signal.SIGKILL)
 
 
+def test_removal_is_kept_when_the_runtime_folder_has_vanished(
+    pd_router: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pd_router, "ask", lambda *args, **more: (200, b""))
+    router = pd_router.Router(tmp_path / "router-a")
+    router.process = (4242, "7")
+    assert router.remove("http://p1:8100", 1.0)
+    assert router.remove("http://p2:8100", 1.0)
+    assert router.removed == ["http://p1:8100", "http://p2:8100"]
+    assert capsys.readouterr().out.count("router-a: cannot note the removal of") == 1
+
+
 def test_prefill_without_bootstrap_but_healthy_is_told_and_kept(pd_router: ModuleType, make_cluster: Any) -> None:
     cluster = make_cluster(1)
     only = cluster.prefill[0]
