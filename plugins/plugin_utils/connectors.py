@@ -39,6 +39,25 @@ CONNECTORS = (
     Connector("MooncakeLayerwiseConnector", "vllm_ascend", "0.12.0rc1", "push", DECODE, ("ascend",), "layerwise"),
 )
 
+# What an engine's log says about the transport: "wanted" has to appear, "unwanted" must not.
+TRANSPORT_LINES = {
+    # mooncake_connector.py@v0.32.0
+    "tcp": {
+        "wanted": r"The Mooncake Transfer Engine is using tcp as its protocol",
+        "unwanted": r"The Mooncake Transfer Engine is using (?!tcp\b)\w+ as its protocol",
+    },
+    # topology.cpp and tcp_transport.cpp of Mooncake v0.3.13: without an adapter it goes on with TCP and logs no error
+    "rdma": {
+        "wanted": r"The Mooncake Transfer Engine is using rdma as its protocol",
+        "unwanted": r"Found 0 HCAs|No RDMA devices found|TcpTransport: listen on port",
+    },
+    # transfer_executor_base.cpp of Mooncake at 3b5a594; not seen on hardware
+    "ascend": {
+        "wanted": r"Success to initialize adxl engine:",
+        "unwanted": r"Failed to initialize AdxlEngine|TcpTransport: listen on port",
+    },
+}
+
 
 def connectors_of(engine: str) -> dict[str, Connector]:
     return {connector.name: connector for connector in CONNECTORS if connector.engine == engine}

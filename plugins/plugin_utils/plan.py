@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
 from ansible_collections.mooncake.pd.plugins.plugin_utils import rules
-from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import TRANSPORT_LINES, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError, Problem, Report
@@ -55,6 +55,7 @@ class Plan:
 
     def cluster(self) -> dict[str, Any]:
         topology, connector = self.topology, self.connector
+        protocol = topology.connector.protocol or connector.protocols[0]
         return {
             "name": topology.name,
             "source": topology.source,
@@ -63,9 +64,10 @@ class Plan:
             "model": {"path": topology.model.path, "served_name": topology.model.served_name},
             "connector": {
                 "name": connector.name,
-                "protocol": topology.connector.protocol or connector.protocols[0],
+                "protocol": protocol,
                 "transfer": connector.transfer,
                 "binds": connector.binds,
+                "transport_lines": TRANSPORT_LINES[protocol],
             },
             "abort_timeout": topology.abort_timeout,
             "drain_timeout": topology.drain_timeout,

@@ -97,6 +97,19 @@ UNITS = [
 ]
 
 
+def test_transport_is_known_after_the_log_was_rotated_away(first: Play, hosts: Lab, play: Runner) -> None:
+    for _round in range(2):
+        hosts.shell("it-p1", "logger -s rotate 2>>/var/log/mooncake-pd/mooncake-pd-p1.log")
+        hosts.exec("it-p1", "logrotate", "--force", "/etc/logrotate.d/mooncake-pd")
+    kept = hosts.shell("it-p1", "cd /var/log/mooncake-pd; grep -l 'mooncake-pd start' *.log *.log.1", check=False)
+    assert kept == ""
+    done = play("playbooks/smoke.yml")
+    assert done.rc == 0, done.stdout
+    again = play("site.yml")
+    assert again.rc == 0, again.stdout
+    assert again.changes() == []
+
+
 def test_restarted_prefill_leaves_no_request_hanging(first: Play, hosts: Lab) -> None:
     """The engine id dies with the process; routers that remember it make every other request hang."""
     assert ask(hosts, "before the restart").get("text")

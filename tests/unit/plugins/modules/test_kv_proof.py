@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from ansible_collections.mooncake.pd.plugins.modules import kv_proof
+
+from .conftest import RunModule
 
 
 class Fake:
@@ -27,6 +30,11 @@ class Fake:
         self.body = None
         self.block_after_cancel = False
         self.cancelled = False
+        self.raw = None  # bytes in place of an answer, then the end of the connection
+        self.raw_metrics = None
+        self.stalls = None  # a streamed answer's bytes, after which nothing comes
+        self.go_on = threading.Event()
+        self.keys = set()  # (first part of the path, Authorization)
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -40,7 +48,17 @@ class Fake:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def send_raw(self, raw):
+                self.wfile.write(raw)
+                self.close_connection = True
+
+            def seen(self):
+                fake.keys.add((self.path.split("/")[1], self.headers["Authorization"]))
+
             def do_GET(self):
+                self.seen()
+                if fake.raw_metrics is not None:
+                    return self.send_raw(fake.raw_metrics)
                 name = "vllm:prompt_tokens_by_source_total"
                 counts = {"external_kv_transfer": fake.external, "local_compute": fake.local}
                 if self.path.startswith("/p1"):
@@ -51,8 +69,15 @@ class Fake:
                 self.send(200, text.encode(), "text/plain")
 
             def do_POST(self):
+                self.seen()
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 tokens = len(request["prompt"].split())
+                if fake.raw is not None:
+                    return self.send_raw(fake.raw)
+                if request["stream"] and fake.stalls is not None:
+                    self.send_raw(fake.stalls)
+                    fake.go_on.wait(10)
+                    return None
                 if fake.body is not None:
                     return self.send(*fake.body)
                 if request["stream"]:
@@ -83,6 +108,7 @@ def fake(monkeypatch):
     monkeypatch.setattr(kv_proof, "METRICS_LAG_SECONDS", 0.1)
     service = Fake()
     yield service
+    service.go_on.set()
     service.server.shutdown()
     service.server.server_close()
 
@@ -180,3 +206,89 @@ def test_unreachable_metrics_fail(fake):
         ],
     )
     assert "decode d1: http://127.0.0.1:1/metrics cannot be read" in problems[0]
+
+
+# ---- through main() -------------------------------------------------------------------------------------------------
+
+
+def run_main(run_module, fake, **params):
+    return run_module(
+        kv_proof,
+        url=fake.url + "/router",
+        model="tiny",
+        instances=[
+            {"name": "p1", "kind": "prefill", "api_urls": [fake.url + "/p1"]},
+            {"name": "d1", "kind": "decode", "api_urls": [fake.url + "/d1"]},
+        ],
+        **{"prompt": "one two three", "compare": True, "timeout": 1, **params},
+    )
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+def test_module_proves(run_module: RunModule, fake: Fake) -> None:
+    answer = run_main(run_module, fake)
+    assert (answer["failed"], answer["changed"], answer["matches_prefill"]) == (False, False, True)
+    assert answer["by_source"] == {"external_kv_transfer": 4, "local_compute": 0}
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"rubbish\r\n\r\n", "did not answer within 1 s: rubbish"),
+        (b"", "did not answer within 1 s: Remote end closed connection"),
+        (HEAD + b'Content-Length: 900\r\n\r\n{"choices"', "broke off its answer: IncompleteRead"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n40\r\nabc", "broke off its answer: IncompleteRead"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc", "broke off its answer: "),
+        (b"HTTP/1.1 502 Bad\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "answered 502: and broke off ("),
+    ],
+)
+def test_broken_answers_are_a_problem_and_no_traceback(
+    run_module: RunModule, fake: Fake, raw: bytes, said: str
+) -> None:
+    fake.raw = raw
+    answer = run_main(run_module, fake)
+    assert answer["failed"]
+    assert answer["msg"].startswith(f"KV transfer is not proven: {fake.url}/router/v1/completions")
+    assert said in answer["msg"]
+
+
+@pytest.mark.parametrize("raw", [b"rubbish\r\n\r\n", HEAD + b"Content-Length: 900\r\n\r\nvllm"])
+def test_broken_metrics_are_a_problem_and_no_traceback(run_module: RunModule, fake: Fake, raw: bytes) -> None:
+    fake.raw_metrics = raw
+    answer = run_main(run_module, fake)
+    assert f"prefill p1: {fake.url}/p1/metrics cannot be read: " in answer["msg"]
+
+
+@pytest.mark.parametrize(
+    ("begun", "said"),
+    [
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", "does not stream: timed out"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "does not stream: "),
+        (HEAD + b"Content-Length: 0\r\n\r\n", "does not stream: the answer was 200 and empty"),
+        (b"", "did not answer within 1 s: "),
+    ],
+)
+def test_stalled_or_broken_streams_are_a_problem(run_module: RunModule, fake: Fake, begun: bytes, said: str) -> None:
+    fake.stalls = begun
+    answer = run_main(run_module, fake)
+    assert answer["failed"]
+    assert f"{fake.url}/router/v1/completions {said}" in answer["msg"]
+    assert answer["by_source"] == {"external_kv_transfer": 4, "local_compute": 0}
+
+
+def test_only_the_router_gets_the_key(run_module: RunModule, fake: Fake) -> None:
+    answer = run_main(run_module, fake, api_key="sk-secret")
+    assert not answer["failed"]
+    assert fake.keys == {("router", "Bearer sk-secret"), ("p1", None), ("d1", None)}
+
+
+def test_curl_line_is_safe_for_a_shell(run_module: RunModule, fake: Fake) -> None:
+    prompt = 'it\'s $(reboot) `x` "y"'
+    answer = run_main(run_module, fake, prompt=prompt, api_key="sk-secret")
+    words = shlex.split(answer["curl"])
+    assert words[:2] == ["curl", fake.url + "/router/v1/completions"]
+    assert words[2:4] == ["-H", "Authorization: Bearer <key>"]
+    assert json.loads(words[-1])["prompt"] == prompt
+    assert "sk-secret" not in answer["curl"]

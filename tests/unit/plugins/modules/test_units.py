@@ -157,7 +157,7 @@ def test_only_what_runs_something_else_is_restarted(run_module: RunModule, syste
     assert told(run_module(units, check=True, **changed), "restarted") == [P2]
     answer = run_module(units, **changed)
     assert (told(answer, "changed"), told(answer, "restarted"), told(answer, "started")) == ([P2], [P2], [])
-    assert systemd.calls == ["daemon-reload", f"restart {P2}"]
+    assert systemd.calls == ["daemon-reload", f"reset-failed {P2}", f"restart {P2}"]
 
 
 def test_unit_changed_by_hand_and_restarted_is_put_right(run_module: RunModule, systemd: Systemd) -> None:

@@ -35,7 +35,16 @@ def test_cluster():
         "engine": {"kind": "vllm_cpu", "version": "0.32.0"},
         "mooncake": {"version": "0.3.13.post1"},
         "model": {"path": "/srv/tiny", "served_name": "tiny"},
-        "connector": {"name": "MooncakeConnector", "protocol": "tcp", "transfer": "pull", "binds": "prefill"},
+        "connector": {
+            "name": "MooncakeConnector",
+            "protocol": "tcp",
+            "transfer": "pull",
+            "binds": "prefill",
+            "transport_lines": {
+                "wanted": "The Mooncake Transfer Engine is using tcp as its protocol",
+                "unwanted": r"The Mooncake Transfer Engine is using (?!tcp\b)\w+ as its protocol",
+            },
+        },
         "abort_timeout": 480,
         "drain_timeout": 20,
         "master": {"host": "control", "address": "192.0.2.10", "rpc_port": 17051, "metrics_port": 9003},
