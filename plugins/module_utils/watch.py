@@ -158,7 +158,7 @@ class Watcher:
                 answers = pool.map(
                     lambda p: ask_health(str(p.expected.health_url), p.expected.health_json or {}), pending
                 )
-                for process, answer in list(zip(pending, answers)):  # noqa: B905 - strict needs Python 3.10
+                for process, answer in list(zip(pending, answers)):
                     process.missing += [f"health {answer}"] if answer else []
         for process in self.watched:
             if process.ready and process.seconds is None:

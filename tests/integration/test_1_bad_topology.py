@@ -82,9 +82,11 @@ def test_several_problems_are_told_at_once(play: Runner, topology: Topology) -> 
         assert word in done.stdout
 
 
-def test_wrong_model_path(hosts: Lab, play: Runner, topology: Topology) -> None:
-    done = play("site.yml", inventory=topology("/model/tiny,", "/model/missing,"))
+def test_wrong_model_path_and_overridden_plan_are_told_together(hosts: Lab, play: Runner, topology: Topology) -> None:
+    overridden = {"instance_environment": {"VLLM_HOST_IP": "192.0.2.1", "HARMLESS": "1"}}
+    done = play("site.yml", inventory=topology("/model/tiny,", "/model/missing,"), extravars=overridden)
     assert done.rc != 0
+    assert done.message.count("instance_environment sets VLLM_HOST_IP, which") == 2
     assert {host for host, _task, _message in done.failures} == {"it-p1", "it-d1"}
     assert "model.path: /var/cache/mooncake-pd/model/missing holds no config.json on it-p1" in done.message
     assert "topology.yml" in done.message

@@ -31,7 +31,7 @@ fi
 "$venv/bin/ansible" --version | sed -n 1p
 export PATH=$venv/bin:$PATH ANSIBLE_CONFIG=$root/ansible.cfg PYTHONPATH=$root/.collections
 unset ANSIBLE_COLLECTIONS_PATH
-python -m pytest -q --rootdir "$root" tests/unit/plugins tests/unit/policy
+python -m pytest -q --rootdir "$root" tests/unit/plugins tests/unit/policy tests/unit/roles/*.py
 for inventory in inventories/*/; do
     ansible-inventory -i "$inventory" --graph > /dev/null
     ansible-playbook site.yml -i "$inventory" --syntax-check > /dev/null

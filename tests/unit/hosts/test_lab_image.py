@@ -10,7 +10,7 @@ from ansible_collections.mooncake.pd.tests.hosts.lablib import image
 DEB822 = """\
 # comment
 Types: deb deb-src
-URIs: http://deb.debian.org/debian
+URIs: http://mirror.example/debian
 Suites: bookworm bookworm-updates bookworm-backports
 Components: main contrib
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
@@ -22,13 +22,13 @@ Components: main
 Signed-By: /etc/apt/keyrings/example.gpg
 
 Types: deb
-URIs: http://deb.debian.org/debian
+URIs: http://mirror.example/debian
 Suites: trixie
 Components: main
 
 Enabled: no
 Types: deb
-URIs: http://deb.debian.org/debian
+URIs: http://mirror.example/debian
 Suites: bookworm
 Components: main
 """
