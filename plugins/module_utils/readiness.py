@@ -29,6 +29,7 @@ class Expected:
     name: str
     unit: str
     lines: tuple[tuple[re.Pattern[str], int], ...] = ()
+    texts: tuple[str, ...] = ()  # what people call these lines
     ports: tuple[Port, ...] = ()
     health_url: Optional[str] = None
     health_json: Optional[Mapping[str, Any]] = None
@@ -42,6 +43,7 @@ class Expected:
             lines=tuple(
                 (re.compile(line["pattern"]), int(line.get("count") or 1)) for line in process.get("lines") or ()
             ),
+            texts=tuple(line.get("text") or line["pattern"] for line in process.get("lines") or ()),
             ports=tuple(
                 Port(claim["purpose"], claim["address"], port)
                 for claim in process.get("ports") or ()
@@ -106,8 +108,8 @@ def count(expected: Expected, counts: list[int], lines: Sequence[str]) -> None:
 
 def lines_missing(expected: Expected, counts: Sequence[int], found: bool, where: str) -> list[str]:
     missing = [
-        f'log {counts[index]}/{wanted} "{pattern.pattern}"'
-        for index, (pattern, wanted) in enumerate(expected.lines)
+        f'log {counts[index]}/{wanted} "{expected.texts[index]}"'
+        for index, (_pattern, wanted) in enumerate(expected.lines)
         if counts[index] < wanted
     ]
     if missing and not found:

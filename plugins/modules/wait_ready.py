@@ -51,6 +51,9 @@ options:
             description: In how many lines it must be found, such as the number of API servers.
             type: int
             default: 1
+          text:
+            description: What progress and messages call this line. The pattern, if omitted.
+            type: str
       ports:
         description: Ports the unit's own processes must listen on.
         type: list
@@ -252,7 +255,11 @@ def argument_spec() -> dict[str, Any]:
         "first": {"type": "int", "required": True},
         "last": {"type": "int", "required": True},
     }
-    line = {"pattern": {"type": "str", "required": True}, "count": {"type": "int", "default": 1}}
+    line = {
+        "pattern": {"type": "str", "required": True},
+        "count": {"type": "int", "default": 1},
+        "text": {"type": "str"},
+    }
     health = {"url": {"type": "str", "required": True}, "json": {"type": "dict", "default": {}}}
     return {
         "processes": {

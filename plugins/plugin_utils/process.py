@@ -20,6 +20,7 @@ class LogLine:
 
     pattern: str
     count: int = 1
+    text: str = ""  # what people call it
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,10 @@ class Process:
             "ready": {
                 "name": self.name,
                 "unit": self.unit,
-                "lines": [{"pattern": line.pattern, "count": line.count} for line in self.lines],
+                "lines": [
+                    {"pattern": line.pattern, "count": line.count, "text": line.text or line.pattern}
+                    for line in self.lines
+                ],
                 "ports": [claim.listening() for claim in held],
                 "health": {"url": self.health.url, "json": dict(self.health.json)},
             },

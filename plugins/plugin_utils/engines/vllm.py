@@ -211,7 +211,8 @@ def health(address: str, port: int) -> Health:
 
 def api_ready(topology: Topology, instance: Instance, others: int = 0) -> LogLine:
     """One line for each API server of the process, and for `others` that print the same one without a prefix."""
-    return LogLine(API_READY, _api_servers((*topology.engine_args, *instance.args)) + others)
+    servers = _api_servers((*topology.engine_args, *instance.args))
+    return LogLine(API_READY, servers + others, "Application startup complete.")
 
 
 def _api_servers(arguments: tuple[str, ...]) -> int:

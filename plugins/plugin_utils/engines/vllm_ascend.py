@@ -62,7 +62,7 @@ def _process(topology: Topology, instance: Instance, connector: Connector, rank:
     environment = vllm.environment(topology, instance, _planned(topology, instance, rank))
     lines = [vllm.api_ready(topology, instance)]
     if instance.kind == connector.binds:
-        lines.append(LogLine(_LISTENING, instance.tp))
+        lines.append(LogLine(_LISTENING, instance.tp, "KV thread listening"))
     group = instance.dp > 1
     return Process(
         name=f"{instance.name}-{rank}" if group else instance.name,

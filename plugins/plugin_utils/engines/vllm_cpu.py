@@ -49,7 +49,10 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         # (vllm/logger.py@v0.32.0), its "Application startup complete." cannot be told from the API server's.
         lines = [
             vllm.api_ready(topology, instance, others=1),
-            LogLine(rf"Mooncake Bootstrap Server started at 0\.0\.0\.0:{bootstrap}\b"),
+            LogLine(
+                rf"Mooncake Bootstrap Server started at 0\.0\.0\.0:{bootstrap}\b",
+                text="Mooncake Bootstrap Server started",
+            ),
         ]
     environment = vllm.environment(topology, instance, planned)
     claims += mooncake.rpc_pool(topology.mooncake.version, environment, instance.where)

@@ -63,7 +63,12 @@ def expected(**changes: Any) -> Expected:
 
 
 def test_lines_of_all_api_servers_and_of_no_worker() -> None:
-    wanted = expected(lines=[{"pattern": r"startup complete\.", "count": 2}, {"pattern": "listening on path"}])
+    wanted = expected(
+        lines=[
+            {"pattern": r"startup complete\.", "count": 2, "text": "startup complete"},
+            {"pattern": "listening on path"},
+        ]
+    )
     counts = [0, 0]
     readiness.count(
         wanted,
@@ -75,7 +80,7 @@ def test_lines_of_all_api_servers_and_of_no_worker() -> None:
         ],
     )
     assert counts == [1, 1]
-    assert readiness.lines_missing(wanted, counts, True, "/log") == [r'log 1/2 "startup complete\."']
+    assert readiness.lines_missing(wanted, counts, True, "/log") == ['log 1/2 "startup complete"']
     assert readiness.lines_missing(wanted, [0, 1], False, "/log")[1] == "no mark of this start in /log"
     assert readiness.lines_missing(wanted, [2, 1], False, "/log") == []
 
