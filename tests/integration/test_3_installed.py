@@ -15,13 +15,17 @@ import pytest
 from .conftest import INVENTORY, ROOT, Lab
 
 
+def plain() -> dict[str, str]:
+    """The environment without anything that leads to this checkout."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_") and k != "PYTHONPATH"}
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Build and install the collection, cut it down to what it may need; returns an environment that finds it."""
     work = tmp_path_factory.mktemp("installed")
     target = work / "collections"
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
-    env = {**plain, "ANSIBLE_COLLECTIONS_PATH": str(target), "ANSIBLE_PIPELINING": "1", "HOME": str(work)}
+    env = {**plain(), "ANSIBLE_COLLECTIONS_PATH": str(target), "ANSIBLE_PIPELINING": "1", "HOME": str(work)}
     for words in (["build", ROOT], ["install", "--offline", "-p", target, "mooncake-pd-0.1.0.tar.gz"]):
         subprocess.run(["ansible-galaxy", "collection", *words], cwd=work, env=env, check=True)
     home = target / "ansible_collections/mooncake/pd"
@@ -55,7 +59,6 @@ def test_unplanned_topology_stops_the_run(installed: dict[str, str], tmp_path: P
 def test_plain_clone_in_a_folder_of_any_name(service: Lab, tmp_path: Path) -> None:
     clone = tmp_path / "some other name"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
-    done = run(env, clone, "ansible-playbook", "site.yml", "-i", str(INVENTORY), "--check")
+    done = run(plain(), clone, "ansible-playbook", "site.yml", "-i", str(INVENTORY), "--check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "changed=0" in done.stdout

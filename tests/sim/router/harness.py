@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
+import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,24 @@ PD_ROUTER = HERE.parents[2] / "roles" / "router" / "files" / "pd_router.py"
 STAND_IN_ROUTER = [sys.executable, str(HERE / "vllm_router.py")]
 
 
+def _unused() -> Iterator[int]:
+    """Ports of 127.0.0.1, none of them twice, and below those that the kernel gives to outgoing connections:
+    such a one could be taken between this look and its use."""
+    start = random.SystemRandom().randrange(18000, 29000)
+    for port in itertools.chain(range(start, 30000), range(18000, start)):
+        with socket.socket() as trial:
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        yield port
+
+
+_PORTS = _unused()
+
+
 def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _time in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    return list(itertools.islice(_PORTS, count))
 
 
 def request(
