@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ class Play:
     seconds: float
     events: list[dict[str, Any]]
     stdout: str
-    changed: dict[str, int] = field(default_factory=dict)
 
     @property
     def failures(self) -> list[tuple[str, str, str]]:
@@ -46,8 +44,8 @@ class Play:
     def message(self) -> str:
         return "\n".join(message for _host, _task, message in self.failures)
 
-    def tasks(self, *kinds: str) -> list[str]:
-        return [e["event_data"]["task"] for e in self.events if e["event"] in (kinds or ("runner_on_ok",))]
+    def tasks(self) -> list[str]:
+        return [e["event_data"]["task"] for e in self.events if e["event"] == "runner_on_ok"]
 
     def result(self, action: str) -> dict[str, Any]:
         """What the last task with this module returned."""
@@ -84,11 +82,6 @@ class Lab:
 
     def property(self, host: str, unit: str, name: str) -> str:
         return self.exec(host, "systemctl", "show", "--value", "-p", name, unit)
-
-    def started(self, host: str) -> list[str]:
-        """Units of ours that run on the host."""
-        out = self.exec(host, "systemctl", "list-units", "--plain", "--no-legend", "--state=active", "mooncake-pd-*")
-        return [line.split()[0] for line in out.splitlines()]
 
 
 Runner = Callable[..., Play]
@@ -129,7 +122,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Runner:
         )
         stdout = done.stdout.read()
         print(f"{playbook} {cmdline}: rc {done.rc}, {time.monotonic() - started:.1f} s")
-        return Play(done.rc, time.monotonic() - started, events, stdout, dict((done.stats or {}).get("changed", {})))
+        return Play(done.rc, time.monotonic() - started, events, stdout)
 
     return run
 
@@ -152,9 +145,3 @@ def service(hosts: Lab, play: Runner) -> Lab:
     done = play("site.yml")
     assert done.rc == 0, done.stdout
     return hosts
-
-
-def in_background(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread

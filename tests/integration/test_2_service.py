@@ -9,11 +9,12 @@ import json
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import Any
 
 import pytest
 
-from .conftest import INVENTORY, Lab, Play, Runner, in_background
+from .conftest import INVENTORY, Lab, Play, Runner
 
 URL = "http://10.90.75.10:8080"
 
@@ -157,7 +158,7 @@ def test_killed_prefill_ends_the_wait_within_three_seconds(first: Play, hosts: L
         waits = event["event"] == "playbook_on_task_start" and "are ready" in event["event_data"]["task"]
         if waits and not death:
             death.append(0.0)
-            in_background(kill)
+            Thread(target=kill).start()
 
     done = play("site.yml", on_event=kill_while_waiting)
     ended = time.time()
