@@ -38,16 +38,26 @@ options:
       kind:
         description:
           - V(vllm_cpu) is upstream vLLM on CPU, one process an instance.
-          - V(vllm_ascend) is vLLM with vLLM-Ascend on NPUs, one process for each data-parallel rank of an
-            instance.
+          - V(vllm_ascend) is vLLM with vLLM-Ascend on NPUs. O(engine.data_parallel) says how its ranks run.
         type: str
         required: true
         choices: [vllm_cpu, vllm_ascend]
       version:
         description: >-
-          Release of the engine on all hosts, in quotes. Arguments, variables and log lines depend on it.
+          Release of the engine on all hosts, in quotes. Arguments, ports, variables and log lines depend on it.
+          One that is newer than the plan knows is planned like the newest that it knows, with a warning.
         type: str
         required: true
+      data_parallel:
+        description:
+          - How the data-parallel ranks of V(vllm_ascend) run.
+          - V(external) is one process for each rank, each with its own API port and devices. The router balances
+            over all of them.
+          - V(internal) is one process for each host. The first host of an instance has the one API of the
+            instance, the others are headless.
+        type: str
+        choices: [external, internal]
+        default: external
   connector:
     description: How KV moves from prefill to decode.
     type: dict
@@ -57,10 +67,10 @@ options:
         description:
           - For V(vllm_cpu) from 0.32.0 on C(MooncakeConnector), in which decode pulls and prefill listens on
             O(prefill[].bootstrap_port).
-          - For V(vllm_ascend) from 0.12.0rc1 on C(MooncakeConnectorV1), and from 0.20.2rc1 on
+          - For V(vllm_ascend) from 0.10.1rc1 on C(MooncakeConnectorV1), and from 0.20.2rc1 on
             C(MooncakeHybridConnector) for hybrid models. Decode pulls and prefill listens on
-            O(prefill[].kv_port).
-          - For V(vllm_ascend) from 0.12.0rc1 on C(MooncakeLayerwiseConnector), in which prefill pushes layer by
+            O(prefill[].kv_port). Up to 0.11.0 also C(MooncakeConnector), the same one by its module path.
+          - For V(vllm_ascend) from 0.11.0rc1 on C(MooncakeLayerwiseConnector), in which prefill pushes layer by
             layer and decode listens on O(decode[].kv_port).
         type: str
         required: true
@@ -70,6 +80,37 @@ options:
           of V(vllm_ascend) take V(ascend).
         type: str
         choices: [tcp, rdma, ascend]
+      extra_config:
+        description: >-
+          For V(vllm_ascend), more keys of C(kv_connector_extra_config). The sizes of both sides are the plan's;
+          other keys of C(prefill) and C(decode), such as C(pp_layer_partition), may stand here.
+        type: dict
+        default: {}
+      also:
+        description: >-
+          For V(vllm_ascend), connectors that stand beside this one, such as that of a KV pool. The plan writes a
+          C(MultiConnector) then.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          name:
+            description: >-
+              C(AscendStoreConnector), C(MooncakeConnectorStoreV1), C(UCMConnector), C(LMCacheAscendConnector),
+              C(SimpleCPUOffloadConnector), C(RecomputeCPUOffloadConnector) or C(OffloadingConnector), as far as
+              the release has it.
+            type: str
+            required: true
+          side:
+            description: The side that has it.
+            type: str
+            choices: [both, prefill, decode]
+            default: both
+          extra_config:
+            description: >-
+              Its C(kv_connector_extra_config). C(lookup_rpc_port) of a pool is the plan's, unless it is given.
+            type: dict
+            default: {}
   mooncake:
     description: Mooncake on all hosts.
     type: dict
@@ -94,6 +135,15 @@ options:
         description: Name by which clients ask for the model.
         type: str
         required: true
+      features:
+        description: >-
+          What the model is like, as far as it decides what can be planned, for instance V(moe) for a mixture of
+          experts, without which there is no data parallelism. V(hybrid) has Mamba or linear attention layers,
+          V(sparse) sparse attention, V(c8) an eight-bit KV cache.
+        type: list
+        elements: str
+        choices: [dense, moe, mla, hybrid, sparse, c8]
+        default: []
   hosts:
     description: The machines. Each key is the name of a host in the inventory, in quotes if it is a number.
     type: dict
@@ -115,6 +165,13 @@ options:
               Network interface that has the address. Sets C(GLOO_SOCKET_IFNAME), and with V(vllm_ascend) also
               C(TP_SOCKET_IFNAME) and C(HCCL_SOCKET_IFNAME). Without it the libraries choose.
             type: str
+          generation:
+            description: Generation of its NPUs, when it is not that of O(hardware).
+            type: str
+            choices: [A2, A3, A5]
+          chips:
+            description: Number of its NPUs, when it is not that of O(hardware).
+            type: int
           vars:
             description: >-
               More variables of the host for Ansible, such as C(ansible_user). Vault values and templates are
@@ -131,14 +188,25 @@ options:
     suboptions: &instance
       name:
         description: >-
-          Unique name of letters, digits and underscores. The unit is C(mooncake-pd-<name>.service), or
-          C(mooncake-pd-<name>-<rank>.service) for each rank of a group.
+          Unique name of letters, digits and underscores. The unit is C(mooncake-pd-<name>.service); of several
+          processes C(mooncake-pd-<name>-<number>.service), the number being the rank, or with internal data
+          parallelism that of the host.
         type: str
         required: true
       host:
-        description: Host that runs it, a key of O(hosts).
+        description: Host that runs it, a key of O(hosts). Either this or O(prefill[].hosts) is required.
         type: str
-        required: true
+      hosts:
+        description: >-
+          For V(vllm_ascend), several hosts that run it, with the same number of ranks on each. The first is the
+          head, where the ranks meet.
+        type: list
+        elements: str
+        default: []
+      data_parallel:
+        description: How the ranks run, when it is not as O(engine.data_parallel) says.
+        type: str
+        choices: [external, internal]
       tp:
         description: >-
           Tensor-parallel size. The one of prefill has to be a multiple of the one of decode; for V(vllm_cpu)
@@ -147,36 +215,59 @@ options:
         default: 1
       dp:
         description: >-
-          Data-parallel size, for V(vllm_ascend) only. Each rank is a process with its own API port and devices.
-          Only mixture-of-experts models can have more than 1; give a dense model more instances.
+          Data-parallel size, for V(vllm_ascend) only, a multiple of the hosts. Only mixture-of-experts models can
+          have more than 1; give a dense model more instances.
+        type: int
+        default: 1
+      pp:
+        description: Pipeline-parallel size, for prefill instances of V(vllm_ascend) from which decode pulls.
+        type: int
+        default: 1
+      pcp:
+        description: Prefill-context-parallel size, for prefill instances of V(vllm_ascend). Not together with pp.
+        type: int
+        default: 1
+      dcp:
+        description: Decode-context-parallel size, for V(vllm_ascend). It divides tp, whose workers it reuses.
         type: int
         default: 1
       devices:
         description: >-
-          For V(vllm_ascend), the physical ids of its NPUs, tp x dp of them, in the order of the ranks. By
-          default they count from 0.
+          For V(vllm_ascend), the physical ids of its NPUs on each of its hosts, tp x pp x pcp for each rank there,
+          in the order of the ranks. By default they count from 0. Instances on one host share none.
         type: list
         elements: int
       api_port:
         description: >-
-          Port of the API, or of the first rank's. Rank I(r) has this port + I(r). By default 8100 for prefill
-          and 8200 for decode.
+          Port of the API, or of the first rank's on each host; the others follow. By default 8100 for prefill
+          and 8200 for decode, and with V(vllm_ascend) plus the lowest device of the process, so that instances
+          on one host never clash.
         type: int
       bootstrap_port:
         description: >-
-          For C(MooncakeConnector), the port of a prefill instance where decode asks for its peers. By default
-          8998.
+          For C(MooncakeConnector) of V(vllm_cpu), the port of a prefill instance where decode asks for its
+          peers. By default 8998.
         type: int
       kv_port:
-        description: >-
-          For V(vllm_ascend), the first of tp x dp ports on which the side that binds listens, one for each
-          worker, counted by the rank in the whole group. By default 28002. The other side's value is written
-          but claims nothing.
+        description:
+          - For V(vllm_ascend), the first of the ports on which the side that binds listens, one for each worker.
+            They are counted by the rank in the whole group (on each host anew up to 0.11.0rc0), so a host
+            whose first rank is I(r) begins at kv_port + I(r) x workers of a rank. The other side's value is
+            written but claims nothing.
+          - By default 22000 + 256 x the lowest device, and 61000 + 256 x the lowest device where transfers draw
+            from there, as Mooncake up to 0.3.7.post2 does. That depends on nothing but the instance itself, so
+            it stays when other instances come or go, and it is clear of all ranges that are drawn from at random.
         type: int
       dp_rpc_port:
         description: >-
-          For V(vllm_ascend) with dp above 1, the port at which the ranks of the group meet. By default 29550.
+          For V(vllm_ascend) with dp above 1, the port at which the ranks of the group meet. By default 29550 plus
+          the lowest device, or 17500 plus the lowest device where transfers draw from there.
         type: int
+      engine_id:
+        description: >-
+          For V(vllm_ascend), the C(engine_id) of the transfer configuration. Up to 0.11.0 it has to be unique, and
+          is the instance's name by default; later the engine makes it so itself.
+        type: str
       kv_load_failure_policy:
         description: >-
           What decode does with a request whose KV cannot be fetched. V(fail) ends it, which is also the
@@ -200,6 +291,20 @@ options:
     elements: dict
     required: true
     suboptions: *instance
+  hardware:
+    description: >-
+      The NPUs of the hosts. With it the plan refuses devices that a host does not have.
+    type: dict
+    suboptions:
+      generation:
+        description: >-
+          V(A2) has 8 NPUs in a host, V(A3) 16 (two dies in each module, and each counts), V(A5) 8.
+        type: str
+        required: true
+        choices: [A2, A3, A5]
+      chips:
+        description: Number of NPUs in a host, when it is not that of the generation.
+        type: int
   engine_args:
     description: More arguments of C(vllm serve) for all instances.
     type: list
@@ -253,7 +358,7 @@ options:
         description: Ports of their metrics on 127.0.0.1, for V(vllm_router).
         type: list
         elements: int
-        default: [29001, 29002]
+        default: [19001, 19002]
   master:
     description: The Mooncake master, for a KV store. The connectors above work without it.
     type: dict
@@ -273,8 +378,30 @@ options:
         description: Port of its metrics and health. Before Mooncake 0.3.13 it listens on all addresses.
         type: int
         default: 9003
+  waive:
+    description: >-
+      Findings that are accepted. Every report shows them with their reason. Warnings can be waived, and errors
+      that do not keep the processes from being planned.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      rule:
+        description: The id that a report shows in brackets, such as V(port-in-nodeport-range).
+        type: str
+        required: true
+      reason:
+        description: Why it is no problem here.
+        type: str
+        required: true
+      where:
+        description: >-
+          The key that the report names, or an entry around it, such as V(prefill[0\]). Without it the rule is
+          waived everywhere.
+        type: str
 notes:
-  - Ports are never handed out by chance or by order. What has a default can clash when two instances share a
+  - Ports are never handed out by chance or by order. Those that the plan chooses stand in
+    C(pd_cluster.choices), each with its reason. With V(vllm_cpu) a default can clash when two instances share a
     host; the report then names a free port.
 """
 
@@ -305,10 +432,8 @@ from typing import Any
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.lines import line_map
-from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import build_plan
+from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import plan_of
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
-from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import read_topology
 
 
 class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-core carries no types
@@ -320,9 +445,10 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
         raw = self._load(path)
-        lines, twice = line_map(_text(path))
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
         try:
-            plan = build_plan(read_topology(raw, os.path.abspath(path), lines, twice))
+            plan = plan_of(raw, text, os.path.abspath(path))
         except PlanError as error:
             raise AnsibleParserError(str(error)) from None
         for warning in plan.warnings:
@@ -350,10 +476,3 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
         if not isinstance(raw, Mapping) or raw.get("plugin") != self.NAME:
             raise AnsibleParserError(f"{path} is not a topology: it has to say `plugin: {self.NAME}`.")
         return raw
-
-
-def _text(path: str) -> str:
-    """For the lines in messages; a file encrypted as a whole has none that would help."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    return "" if text.startswith("$ANSIBLE_VAULT") else text

@@ -30,19 +30,25 @@ _ADXL_STRIDE = (("0.0", 1000), ("0.3.8", 100))
 _ADXL_BASE_SINCE = "0.3.8"
 
 
+def rpc_span(version: str, environment: Environment) -> tuple[int, int]:
+    lowest, highest = value_at(_RPC_VARIABLES, version)
+    return _number(environment, lowest, RPC_PORTS[0]), _number(environment, highest, RPC_PORTS[1])
+
+
 def rpc_pool(version: str, environment: Environment, where: str) -> tuple[Claim, ...]:
     """The transfer engine of every worker takes a random port for its RPC, and for TCP one more for the data."""
-    lowest, highest = value_at(_RPC_VARIABLES, version)
-    span = (_number(environment, lowest, RPC_PORTS[0]), _number(environment, highest, RPC_PORTS[1]))
-    return pool("transfer-rpc", [span], where)
+    return pool("transfer-rpc", [rpc_span(version, environment)], where)
+
+
+def adxl_spans(version: str, environment: Environment, devices: Iterable[int]) -> list[tuple[int, int]]:
+    stride = value_at(_ADXL_STRIDE, version)
+    base = _number(environment, ("ASCEND_BASE_PORT",), ADXL_BASE) if at_least(version, _ADXL_BASE_SINCE) else ADXL_BASE
+    return [(base + device * stride, base + (device + 1) * stride) for device in devices]
 
 
 def adxl_pool(version: str, environment: Environment, devices: Iterable[int], where: str) -> tuple[Claim, ...]:
     """AscendDirectTransport takes a random port of its device's range."""
-    stride = value_at(_ADXL_STRIDE, version)
-    base = _number(environment, ("ASCEND_BASE_PORT",), ADXL_BASE) if at_least(version, _ADXL_BASE_SINCE) else ADXL_BASE
-    ranges = ((base + device * stride, base + (device + 1) * stride) for device in devices)
-    return pool("transfer-adxl", ranges, where)
+    return pool("transfer-adxl", adxl_spans(version, environment, devices), where)
 
 
 def _number(environment: Environment, names: Iterable[str], default: int) -> int:

@@ -12,18 +12,36 @@ from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
-from ansible_collections.mooncake.pd.plugins.plugin_utils import rules
+from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import TRANSPORT_LINES, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES
-from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError, Problem, Report
-from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Process
+from ansible_collections.mooncake.pd.plugins.plugin_utils.hardware import GENERATIONS
+from ansible_collections.mooncake.pd.plugins.plugin_utils.lines import line_map
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError, Problem, Report, Waived
+from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, Process
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
+    connector as connector_rules,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
+    devices,
+    knowledge,
+    placement,
+    ports,
+    settings,
+    shapes,
+    waivers,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
+    router as router_rules,
+)
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
     DECODE,
     PREFILL,
     Instance,
     Reading,
     Topology,
+    read_topology,
 )
 
 
@@ -32,8 +50,10 @@ class Plan:
     topology: Topology
     connector: Connector
     processes: Mapping[str, tuple[Process, ...]]  # by host
-    endpoints: Mapping[str, tuple[routers.Endpoint, ...]]  # by instance
+    endpoints: Mapping[str, tuple[Endpoint, ...]]  # by instance
+    choices: tuple[Choice, ...]
     warnings: tuple[Problem, ...]
+    waived: tuple[Waived, ...]
 
     def hostvars(self, host: str) -> dict[str, Any]:
         address = self.topology.hosts[host].address
@@ -43,14 +63,17 @@ class Plan:
     def groups(self) -> dict[str, list[str]]:
         """Every group and its hosts in the order of the file; a group without hosts is there too."""
         topology = self.topology
-        sides = {kind: _unique(instance.host for instance in topology.side(kind)) for kind in (PREFILL, DECODE)}
+        sides = {
+            kind: _unique(host for instance in topology.side(kind) for host in instance.places)
+            for kind in (PREFILL, DECODE)
+        }
         return {
             "pd": list(topology.hosts),
             "engine": _unique([*sides[PREFILL], *sides[DECODE]]),
             **sides,
             "router": [topology.router.host] if topology.router else [],
             "master": [topology.master.host] if topology.master else [],
-            **{f"{rules.INSTANCE_GROUP}{instance.name}": [instance.host] for instance in topology.instances},
+            **{f"{placement.INSTANCE_GROUP}{item.name}": list(item.places) for item in topology.instances},
         }
 
     def cluster(self) -> dict[str, Any]:
@@ -61,6 +84,7 @@ class Plan:
             "source": topology.source,
             "engine": {"kind": topology.engine.kind, "version": topology.engine.version},
             "mooncake": {"version": topology.mooncake.version},
+            "hardware": self._hardware(),
             "model": {"path": topology.model.path, "served_name": topology.model.served_name},
             "connector": {
                 "name": connector.name,
@@ -74,8 +98,16 @@ class Plan:
             "master": self._master(),
             "router": self._router(),
             "instances": [self._instance(instance) for instance in topology.instances],
+            "choices": [choice.as_dict() for choice in self.choices],
             "warnings": [problem.as_dict() for problem in self.warnings],
+            "waived": [item.as_dict() for item in self.waived],
         }
+
+    def _hardware(self) -> dict[str, Any] | None:
+        hardware = self.topology.hardware
+        if hardware is None:
+            return None
+        return {"generation": hardware.generation, "chips": hardware.chips or GENERATIONS[hardware.generation].chips}
 
     def _master(self) -> dict[str, Any] | None:
         master = self.topology.master
@@ -112,57 +144,75 @@ class Plan:
         return {
             "name": instance.name,
             "kind": instance.kind,
-            "hosts": [instance.host],
+            "hosts": list(instance.places),
+            "dp": instance.dp,
+            "tp": instance.tp,
+            "pp": instance.pp,
+            "pcp": instance.pcp,
+            "data_parallel": self.topology.style(instance),
+            "kv_port": ENGINES[self.topology.engine.kind].kv_port(self.topology, instance),
             "api_urls": [endpoint.url for endpoint in endpoints],
             "bootstrap_urls": [vllm.url(end.address, end.bootstrap) for end in endpoints if end.bootstrap],
         }
+
+
+def plan_of(raw: Any, text: str, source: str) -> Plan:
+    """The plan of a file: what was loaded from it, and its text, which tells the lines. PlanError as build_plan()."""
+    # a file encrypted as a whole has no lines that would help
+    lines, twice = line_map("" if text.startswith("$ANSIBLE_VAULT") else text)
+    return build_plan(read_topology(raw, source, lines, twice))
 
 
 def build_plan(reading: Reading) -> Plan:
     """The plan of what read_topology() returned; PlanError with every problem when it cannot be one. Pure."""
     report = Report(reading.source, reading.lines, list(reading.problems))
     topology = reading.topology
-    connector = rules.check_connector(topology, report) if topology else None
+    connector = connector_rules.check_connector(topology, report) if topology else None
     processes: list[Process] = []
-    endpoints: dict[str, tuple[routers.Endpoint, ...]] = {}
+    choices: list[Choice] = []
     if topology:
-        rules.check_hosts(topology, report)
-        rules.check_placement(reading, topology, report)
+        connector_rules.check_releases(topology, report)
+        placement.check_hosts(topology, report)
+        placement.check_placement(reading, topology, report)
     if topology and connector:
-        rules.check_shapes(topology, connector, report)
-        rules.check_settings(topology, connector, report)
-        rules.check_router(topology, connector, report)
+        shapes.check_shapes(topology, connector, report)
+        settings.check_settings(topology, connector, report)
+        knowledge.check_knowledge(topology, connector, report)
+        router_rules.check_router(topology, connector, report)
         if connector.engine == "vllm_ascend":
-            rules.check_devices(topology, report)
-        processes, endpoints = _processes(topology, connector)
-        rules.check_ports(processes, report)
+            devices.check_devices(topology, report)
+        processes = _processes(topology, connector)
+        ports.check_ports(processes, report)
+        choices = [item for one in topology.instances for item in ENGINES[topology.engine.kind].choices(topology, one)]
+    if topology:
+        waivers.apply_waivers(topology, report)
     report.raise_errors()
     if topology is None or connector is None:  # never: without either there is an error, raised above
         raise PlanError(report.source, report.found)
     by_host: dict[str, list[Process]] = defaultdict(list)
     for process in processes:
         by_host[process.host].append(process)
-    return Plan(topology, connector, {host: tuple(own) for host, own in by_host.items()}, endpoints, report.warnings)
+    return Plan(
+        topology,
+        connector,
+        {host: tuple(own) for host, own in by_host.items()},
+        _endpoints(processes),
+        tuple(choices),
+        report.warnings,
+        tuple(report.waived),
+    )
 
 
-def _processes(
-    topology: Topology, connector: Connector
-) -> tuple[list[Process], dict[str, tuple[routers.Endpoint, ...]]]:
-    """All processes whose host is known, in the order of the file, and the endpoints of each instance."""
+def _processes(topology: Topology, connector: Connector) -> list[Process]:
+    """All processes whose host is known, in the order of the file."""
     engine = ENGINES[topology.engine.kind]
     processes: list[Process] = []
-    endpoints: dict[str, tuple[routers.Endpoint, ...]] = {}
-    ends: dict[str, list[routers.Endpoint]] = {PREFILL: [], DECODE: []}
     for instance in topology.instances:
-        if instance.host not in topology.hosts:
-            continue
         processes += engine.processes(topology, instance, connector)
-        address, port = topology.hosts[instance.host].address, vllm.api_port(instance)
-        bootstrap = engine.bootstrap_port(instance, connector)
-        endpoints[instance.name] = tuple(
-            routers.Endpoint(address, port + rank, bootstrap) for rank in range(instance.dp)
-        )
-        ends[instance.kind] += endpoints[instance.name]
+    ends = {
+        kind: [process.endpoint for process in processes if process.kind == kind and process.endpoint]
+        for kind in (PREFILL, DECODE)
+    }
     if topology.master and topology.master.host in topology.hosts:
         processes.append(masters.process(topology, topology.master))
     router = topology.router
@@ -171,7 +221,15 @@ def _processes(
     )
     if router and complete:
         processes += routers.processes(topology, router, connector, ends[PREFILL], ends[DECODE])
-    return processes, endpoints
+    return processes
+
+
+def _endpoints(processes: Iterable[Process]) -> dict[str, tuple[Endpoint, ...]]:
+    found: dict[str, tuple[Endpoint, ...]] = defaultdict(tuple)
+    for process in processes:
+        if process.instance and process.endpoint:
+            found[process.instance] += (process.endpoint,)
+    return dict(found)
 
 
 def _unique(names: Iterable[str]) -> list[str]:

@@ -85,17 +85,22 @@ def collide(one: Claim, other: Claim) -> bool:
     )
 
 
-def free_base(moving: Sequence[Claim], others: Iterable[Claim]) -> int | None:
-    """The nearest value for the key behind `moving` that collides with nothing on the host."""
-    base = moving[0].base
-    low, high = min(claim.first for claim in moving) - base, max(claim.last for claim in moving) - base
-    blocked = [(claim.first, claim.last) for claim in others if any(addresses_meet(claim, own) for own in moving)]
-    blocked += [EPHEMERAL, NODE_PORTS]
+def free_base(hosts: Sequence[tuple[Sequence[Claim], Sequence[Claim]]]) -> int | None:
+    """The nearest value for a key that collides with nothing: on each of its hosts, what moves with it and the rest."""
+    base = hosts[0][0][0].base
+    blocked: list[tuple[int, int]] = []  # values of the key that put one of its claims on a port that is taken
+    low = high = 0
+    for moving, others in hosts:
+        for own in moving:
+            first, last = own.first - base, own.last - base
+            low, high = min(low, first), max(high, last)
+            taken = [(claim.first, claim.last) for claim in others if addresses_meet(claim, own)]
+            blocked += [(start - last, end - first) for start, end in (*taken, EPHEMERAL, NODE_PORTS)]
 
     def fits(value: int) -> bool:
-        first, last = value + low, value + high
-        return first >= 1024 and last <= MAX_PORT and not any(first <= end and start <= last for start, end in blocked)
+        inside = value + low >= 1024 and value + high <= MAX_PORT
+        return inside and not any(first <= value <= last for first, last in blocked)
 
-    # base itself is blocked, so the nearest free place touches a blocked one
-    touching = [value for first, last in blocked for value in (last + 1 - low, first - 1 - high)]
+    # base itself is blocked, so the nearest free value touches a blocked one
+    touching = [value for first, last in blocked for value in (last + 1, first - 1)]
     return min(filter(fits, touching), key=lambda value: (abs(value - base), -value), default=None)

@@ -30,6 +30,19 @@ class Health:
 
 
 @dataclass(frozen=True)
+class Endpoint:
+    """The API of one process, and the bootstrap port of a prefill that has one."""
+
+    address: str
+    port: int
+    bootstrap: int | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{self.port}"
+
+
+@dataclass(frozen=True)
 class Process:
     name: str
     kind: str  # prefill | decode | master | router | frontend
@@ -43,6 +56,11 @@ class Process:
     health: Health
     lines: tuple[LogLine, ...] = ()
     instance: str | None = None
+    # of an engine: head and headless with internal data parallelism, else rank; which ranks and devices it serves
+    role: str | None = None
+    ranks: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
+    endpoint: Endpoint | None = None
 
     @property
     def unit(self) -> str:
@@ -55,6 +73,9 @@ class Process:
             "kind": self.kind,
             "instance": self.instance,
             "where": self.where,
+            "role": self.role,
+            "ranks": list(self.ranks),
+            "devices": list(self.devices),
             "unit": {
                 "name": self.unit,
                 "description": self.description,

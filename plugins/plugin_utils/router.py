@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import ROUTER_KINDS, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
-from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, Process
+from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, Health, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Router, Topology
 
 BACKENDS = ("router-a", "router-b")
@@ -27,19 +26,6 @@ _VLLM_ROUTER_OPTIONS = (
 )
 # examples/disaggregated_prefill_v1 of vLLM-Ascend
 _LAYERWISE_PROXY = "load_balance_proxy_layerwise_server_example.py"
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """The API of one process, and the bootstrap port of a prefill that has one."""
-
-    address: str
-    port: int
-    bootstrap: int | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.address}:{self.port}"
 
 
 def kind_of(router: Router, connector: Connector) -> str:

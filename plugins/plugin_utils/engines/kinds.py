@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm_ascend, vllm_cpu
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Process
@@ -29,9 +30,14 @@ class EngineKind(Protocol):
     def UNUSED_KEYS(self) -> tuple[str, ...]:
         """Keys of an instance that mean nothing to this engine."""
 
-    def bootstrap_port(self, instance: Instance, connector: Connector) -> int | None: ...
+    def kv_port(self, topology: Topology, instance: Instance) -> int | None:
+        """The port of its first worker, when the connector counts from one."""
 
-    def processes(self, topology: Topology, instance: Instance, connector: Connector) -> tuple[Process, ...]: ...
+    def choices(self, topology: Topology, instance: Instance) -> tuple[Choice, ...]:
+        """The ports that the plan chooses because the instance names none."""
+
+    def processes(self, topology: Topology, instance: Instance, connector: Connector) -> tuple[Process, ...]:
+        """One or more for each host of the instance that is known."""
 
 
 ENGINES: dict[str, EngineKind] = {"vllm_cpu": vllm_cpu, "vllm_ascend": vllm_ascend}

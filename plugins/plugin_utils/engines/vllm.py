@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +15,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, LogLine
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import PREFILL, Instance, Topology
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least
-
-API_PORTS = {"prefill": 8100, "decode": 8200}
 
 # nothing on a server of a closed network may wait for a hub or report home; an unbuffered log shows the last line
 ENVIRONMENT = {
@@ -47,21 +45,23 @@ PLANNED_ARGUMENTS = {
     "-dpa": "dp",
     "--data-parallel-rpc-port": "dp_rpc_port",
     "-dpp": "dp_rpc_port",
+    "--data-parallel-size-local": "dp and hosts",
+    "-dpl": "dp and hosts",
+    "--data-parallel-start-rank": "dp and hosts",
+    "-dpr": "dp and hosts",
+    "--headless": "hosts and data_parallel",
+    "--pipeline-parallel-size": "pp",
+    "-pp": "pp",
+    "--prefill-context-parallel-size": "pcp",
+    "-pcp": "pcp",
+    "--decode-context-parallel-size": "dcp",
+    "-dcp": "dcp",
     "--shutdown-timeout": "drain_timeout",
 }
 # Shapes that the plan does not know: they would move ports that other processes claim.
 UNPLANNED_ARGUMENTS = (
-    "--pipeline-parallel-size",
-    "-pp",
-    "--prefill-context-parallel-size",
-    "-pcp",
-    "--data-parallel-size-local",
-    "-dpl",
-    "--data-parallel-start-rank",
-    "-dpr",
     "--data-parallel-hybrid-lb",
     "--data-parallel-external-lb",
-    "--headless",
     "--data-parallel-backend",
     "-dpb",
     "-dph",
@@ -145,6 +145,16 @@ def spelling(argument: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
+def options(arguments: Iterable[str]) -> dict[str, str]:
+    """Every option with the value that wins; behind a switch stands whatever follows it."""
+    found = {}
+    for argument, following in pairwise((*arguments, "")):
+        name, value = spelling(argument)
+        if name.startswith("-"):
+            found[name] = following if value is None else value
+    return found
+
+
 def beginning_of(name: str) -> list[str]:
     """What an option is short for, when the plan has to recognise it. argparse, and so vLLM, takes --por for --port."""
     if name in _RECOGNISED or not re.match(r"--?[a-z]", name):
@@ -160,10 +170,6 @@ def url(address: str, port: int, path: str = "") -> str:
     return f"http://{address}:{port}{path}"
 
 
-def api_port(instance: Instance) -> int:
-    return instance.api_port or API_PORTS[instance.kind]
-
-
 def environment(topology: Topology, instance: Instance, planned: Mapping[str, str]) -> dict[str, str]:
     """Defaults, then the operator's, then what only the plan may decide; sorted, so that the unit never flaps."""
     releases = {
@@ -175,27 +181,40 @@ def environment(topology: Topology, instance: Instance, planned: Mapping[str, st
 
 
 def command(
-    topology: Topology, instance: Instance, port: int, transfer: Mapping[str, Any], options: tuple[str, ...] = ()
+    topology: Topology,
+    listen: tuple[str, int] | None,
+    transfer: str,
+    sizes: tuple[str, ...],
+    arguments: tuple[str, ...],
 ) -> tuple[str, ...]:
+    """listen: address and port of the API, None where there is none."""
     model = topology.model
     drain = ("--shutdown-timeout", str(topology.drain_timeout))
     return (
         *("vllm", "serve", model.path, "--served-model-name", model.served_name),
-        *("--host", topology.hosts[instance.host].address, "--port", str(port)),
-        *("--tensor-parallel-size", str(instance.tp)),
-        *options,
+        *(("--host", listen[0], "--port", str(listen[1])) if listen else ()),
+        *sizes,
         *(drain if at_least(topology.engine.version, _SHUTDOWN_TIMEOUT_SINCE) else ()),
-        *topology.engine_args,
-        *instance.args,
-        *("--kv-transfer-config", json.dumps(transfer, separators=(",", ":"))),
+        *arguments,
+        *("--kv-transfer-config", transfer),
     )
 
 
+def json_text(config: Mapping[str, Any]) -> str:
+    return json.dumps(config, separators=(",", ":"))
+
+
+def arguments(topology: Topology, instance: Instance) -> tuple[str, ...]:
+    """What the operator adds, the instance's own last, so that it wins."""
+    return (*topology.engine_args, *instance.args)
+
+
+def role(kind: str) -> str:
+    return "kv_producer" if kind == PREFILL else "kv_consumer"
+
+
 def transfer_config(topology: Topology, instance: Instance, **more: Any) -> dict[str, Any]:
-    config: dict[str, Any] = {
-        "kv_connector": topology.connector.name,
-        "kv_role": "kv_producer" if instance.kind == PREFILL else "kv_consumer",
-    }
+    config: dict[str, Any] = {"kv_connector": topology.connector.name, "kv_role": role(instance.kind)}
     if instance.kv_load_failure_policy:
         config["kv_load_failure_policy"] = instance.kv_load_failure_policy
     return {**config, **more}
@@ -209,17 +228,26 @@ def health(address: str, port: int) -> Health:
     return Health(url(address, port, "/health"))
 
 
-def api_ready(topology: Topology, instance: Instance, others: int = 0) -> LogLine:
+def api_ready(arguments: tuple[str, ...], others: int = 0) -> LogLine:
     """One line for each API server of the process, and for `others` that print the same one without a prefix."""
-    servers = _api_servers((*topology.engine_args, *instance.args))
-    return LogLine(API_READY, servers + others, "Application startup complete.")
+    return LogLine(API_READY, (api_servers(arguments) or 1) + others, "Application startup complete.")
 
 
-def _api_servers(arguments: tuple[str, ...]) -> int:
-    count = 1
-    for argument, following in pairwise((*arguments, "")):
+def api_servers(arguments: tuple[str, ...]) -> int | None:
+    """What the operator says about the number of API servers."""
+    given = options(arguments)
+    number = next((given[name] for name in _API_SERVERS if name in given), "")
+    return int(number) if number.isdigit() else None
+
+
+def without_api_servers(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The same arguments for a process without an API, which refuses to be told how many servers it has."""
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
         name, value = spelling(argument)
-        number = following if value is None else value
-        if name in _API_SERVERS and number.isdigit():
-            count = int(number)
-    return count
+        if skip or name in _API_SERVERS:
+            skip = not skip and value is None
+            continue
+        kept.append(argument)
+    return tuple(kept)

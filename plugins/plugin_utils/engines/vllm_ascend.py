@@ -1,33 +1,56 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vLLM-Ascend: one process for each data-parallel rank of an instance, each with its own API port and devices."""
+"""vLLM-Ascend.
+
+External data parallelism: one process for each rank, each with its own API port and devices. Internal: one process for
+each host; the first host has the API for all, the others are headless.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
-from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils import choices as ports_of
+from ansible_collections.mooncake.pd.plugins.plugin_utils import layout, mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESIDE, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
+from ansible_collections.mooncake.pd.plugins.plugin_utils.layout import Part
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, exact, pool
-from ansible_collections.mooncake.pd.plugins.plugin_utils.process import LogLine, Process
-from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, PREFILL, Instance, Topology
-from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import value_at
-
-# Clear of NodePort and ephemeral ports, of vLLM's 29500 and 29550, and for 8 devices of every Mooncake's ADXL ports.
-# The documented 28000 is not: the last port of device 7 is 28000 itself up to Mooncake 0.3.7.post2.
-KV_PORT = 28002
-DP_RPC_PORT = 29550  # vLLM's own default
+from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, LogLine, Process
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
+    DECODE,
+    INTERNAL,
+    PREFILL,
+    Companion,
+    Instance,
+    Topology,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables import (
+    ABORT_VARIABLES,
+    POOL_HASH_SEED,
+    abort_variable,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least
 
 # HCCL on the host: HCCL_IF_BASE_PORT and 15 more (hiascend documentation)
 _HCCL_BASE, _HCCL_COUNT = 60000, 16
-# vllm_ascend/distributed/kv_transfer/kv_p2p/mooncake_connector.py per tag; it frees the blocks of prefill only
-_ABORT_VARIABLE = (("0.11.0", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT"), ("0.18.0", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT"))
+# vllm_ascend/platform.py puts a random part behind it since 0.12.0rc1; before, two instances with one id refuse each
+# other ("Conflict engine id")
+_OWN_ENGINE_ID_UNTIL = "0.12.0rc1"
+# this one release candidate took the Ascend transport only when told to (vllm-ascend#4866)
+_ASKS_FOR_ASCEND_DIRECT = "0.11.0rc2"
 # "Starting listening on path: tcp://" up to 0.22, "KVCacheSendingThread started listening on path: tcp://" and
-# "KVCacheRecvingLayerThread listening on tcp://" since 0.23; one for each rank of the side that binds
+# "KVCacheRecvingLayerThread listening on tcp://" since 0.23; one for each worker of the side that binds
 _LISTENING = r"listening on (path: )?tcp://"
+# vllm/entrypoints/cli/serve.py
+_HEADLESS = LogLine(
+    r"Launching \d+ data parallel engine\(s\) in headless mode",
+    text="Launching data parallel engine(s) in headless mode",
+)
 
 UNUSED_KEYS = ("bootstrap_port",)
 PLANNED_VARIABLES = {
@@ -35,108 +58,260 @@ PLANNED_VARIABLES = {
     "VLLM_HOST_IP": "hosts.<name>.address",
     "HCCL_IF_IP": "hosts.<name>.address",
     "ASCEND_RT_VISIBLE_DEVICES": "devices",
-    **{name: "abort_timeout" for _since, name in _ABORT_VARIABLE},
+    **dict.fromkeys(ABORT_VARIABLES, "abort_timeout"),
 }
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 
 
-def devices(instance: Instance) -> tuple[int, ...]:
-    return instance.devices if instance.devices is not None else tuple(range(instance.tp * instance.dp))
+def kv_port(topology: Topology, instance: Instance) -> int:
+    return instance.kv_port or ports_of.kv_port(instance, _drawn(topology, instance)).value
 
 
-def _rank_devices(instance: Instance, rank: int) -> tuple[int, ...]:
-    return devices(instance)[rank * instance.tp : (rank + 1) * instance.tp]
+def choices(topology: Topology, instance: Instance) -> tuple[Choice, ...]:
+    chosen = []
+    if instance.api_port is None:
+        chosen.append(ports_of.api_port(instance, layout.lowest_device(instance)))
+    if instance.kv_port is None:
+        chosen.append(ports_of.kv_port(instance, _drawn(topology, instance)))
+    if instance.dp_rpc_port is None and instance.dp > 1:
+        chosen.append(ports_of.dp_rpc_port(instance, _drawn(topology, instance)))
+    return tuple(chosen)
 
 
-def bootstrap_port(instance: Instance, connector: Connector) -> int | None:
-    return None
+def _drawn(topology: Topology, instance: Instance) -> list[tuple[int, int]]:
+    """Where Mooncake and HCCL may take ports on a host that is full of NPUs."""
+    environment = {**topology.engine_environment, **instance.environment}
+    release = topology.mooncake.version
+    return [
+        mooncake.rpc_span(release, environment),
+        *mooncake.adxl_spans(release, environment, range(ports_of.MOST_DEVICES)),
+        _hccl_span(environment),
+    ]
+
+
+def _hccl_span(environment: Mapping[str, str]) -> tuple[int, int]:
+    given = environment.get("HCCL_IF_BASE_PORT", "")
+    base = int(given) if given.isdigit() else _HCCL_BASE
+    return base, base + _HCCL_COUNT - 1
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What all processes of an instance share. An instance has up to hundreds, so it is found out once."""
+
+    topology: Topology
+    instance: Instance
+    connector: Connector
+    parts: tuple[Part, ...]
+    head: tuple[str, int]  # address and API port of the first rank
+    kv_port: int
+    dp_rpc_port: int
+    transfer: str
+    arguments: tuple[str, ...]
 
 
 def processes(topology: Topology, instance: Instance, connector: Connector) -> tuple[Process, ...]:
-    return tuple(_process(topology, instance, connector, rank) for rank in range(instance.dp))
+    parts = layout.parts(topology, instance)
+    if not parts:
+        return ()
+    first = topology.hosts.get(parts[0].host)
+    group = _Group(
+        topology,
+        instance,
+        connector,
+        parts,
+        # the host of a faulty topology may not be known
+        head=(first.address if first else parts[0].host, _api_port(instance, parts[0])),
+        kv_port=kv_port(topology, instance),
+        dp_rpc_port=instance.dp_rpc_port or ports_of.dp_rpc_port(instance, _drawn(topology, instance)).value,
+        transfer=vllm.json_text(_transfer(topology, instance, connector)),
+        arguments=vllm.arguments(topology, instance),
+    )
+    return tuple(_process(group, part) for part in parts if part.host in topology.hosts)
 
 
-def _process(topology: Topology, instance: Instance, connector: Connector, rank: int) -> Process:
-    host = topology.hosts[instance.host]
-    port = vllm.api_port(instance) + rank
-    environment = vllm.environment(topology, instance, _planned(topology, instance, rank))
-    lines = [vllm.api_ready(topology, instance)]
-    if instance.kind == connector.binds:
-        lines.append(LogLine(_LISTENING, instance.tp, "KV thread listening"))
-    group = instance.dp > 1
+def _process(group: _Group, part: Part) -> Process:
+    topology, instance = group.topology, group.instance
+    address = topology.hosts[part.host].address
+    environment = vllm.environment(topology, instance, _planned(topology, instance, part))
+    role = _role(topology, instance, part)
+    listen = None if role == "headless" else (address, _api_port(instance, part))
+    arguments = _arguments(group, role)
+    several = len(group.parts) > 1
+    index = part.ranks[0] if role == "rank" else part.node
     return Process(
-        name=f"{instance.name}-{rank}" if group else instance.name,
+        name=f"{instance.name}-{index}" if several else instance.name,
         kind=instance.kind,
-        host=instance.host,
+        host=part.host,
         instance=instance.name,
         where=instance.where,
-        description=f"vLLM-Ascend {instance.kind} {instance.name}{f' rank {rank}' if group else ''} of {topology.name}",
-        argv=vllm.command(
-            topology, instance, port, _transfer(topology, instance), _rank_options(topology, instance, rank)
-        ),
+        description=f"vLLM-Ascend {instance.kind} {instance.name}{_suffix(role, index, several)} of {topology.name}",
+        argv=vllm.command(topology, listen, group.transfer, _sizes(group, part, role), arguments),
         environment=environment,
         timeout_stop=vllm.stop_timeout(topology),
-        claims=_claims(topology, instance, connector, rank, environment),
-        lines=tuple(lines),
-        health=vllm.health(host.address, port),
+        claims=_claims(group, part, role, environment),
+        lines=_lines(group, part, role, arguments),
+        # a host without an API serves when the head does, which waits for all ranks
+        health=vllm.health(*(listen or group.head)),
+        role=role,
+        ranks=part.ranks,
+        devices=part.devices,
+        endpoint=Endpoint(*listen) if listen else None,
     )
 
 
-def _planned(topology: Topology, instance: Instance, rank: int) -> dict[str, str]:
-    host = topology.hosts[instance.host]
+def _role(topology: Topology, instance: Instance, part: Part) -> str:
+    if topology.style(instance) != INTERNAL or instance.dp == 1:
+        return "rank"
+    return "head" if part.node == 0 else "headless"
+
+
+def _suffix(role: str, index: int, several: bool) -> str:
+    if role == "rank":
+        return f" rank {index}" if several else ""
+    return f" {role}{f' {index}' if index else ''}"
+
+
+def _arguments(group: _Group, role: str) -> tuple[str, ...]:
+    if role == "headless":
+        return vllm.without_api_servers(group.arguments)
+    if role == "head" and vllm.api_servers(group.arguments) is None:
+        # vLLM would start one API server for each rank
+        return ("--api-server-count", "1", *group.arguments)
+    return group.arguments
+
+
+def _api_port(instance: Instance, part: Part) -> int:
+    if instance.api_port is not None:
+        return instance.api_port + part.first_local
+    # a rank without devices is told elsewhere; it must not look like a clash of ports as well
+    lowest = min(part.devices, default=layout.lowest_device(instance) + part.first_local)
+    return ports_of.api_port(instance, lowest).value
+
+
+def _planned(topology: Topology, instance: Instance, part: Part) -> dict[str, str]:
+    host = topology.hosts[part.host]
+    pooled = any(item.name in BESIDE and BESIDE[item.name].lookup_port for item in topology.connector.also)
     planned = {
         "VLLM_HOST_IP": host.address,
         "HCCL_IF_IP": host.address,
-        "ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, _rank_devices(instance, rank))),
-        value_at(_ABORT_VARIABLE, topology.engine.version): str(topology.abort_timeout),
+        "ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, part.devices)),
+        abort_variable(topology.engine.version, topology.connector.name): str(topology.abort_timeout),
     }
+    if pooled:
+        # keys of the pool are hashes, which Python else salts anew in every process
+        planned |= dict([POOL_HASH_SEED])
     if host.interface:
         planned |= dict.fromkeys(INTERFACE_VARIABLES, host.interface)
     return planned
 
 
-def _rank_options(topology: Topology, instance: Instance, rank: int) -> tuple[str, ...]:
-    if instance.dp == 1:
-        return ()
-    return (
-        *("--data-parallel-size", str(instance.dp), "--data-parallel-rank", str(rank)),
-        *("--data-parallel-address", topology.hosts[instance.host].address),
-        *("--data-parallel-rpc-port", str(instance.dp_rpc_port or DP_RPC_PORT)),
-    )
+def _sizes(group: _Group, part: Part, role: str) -> tuple[str, ...]:
+    instance = group.instance
+    options = ["--tensor-parallel-size", str(instance.tp)]
+    for option, size in (
+        ("--pipeline-parallel-size", instance.pp),
+        ("--prefill-context-parallel-size", instance.pcp),
+        ("--decode-context-parallel-size", instance.dcp),
+    ):
+        if size > 1:
+            options += [option, str(size)]
+    if instance.dp > 1:
+        options += ["--data-parallel-size", str(instance.dp)]
+        if role == "rank":
+            options += ["--data-parallel-rank", str(part.ranks[0])]
+        else:
+            options += ["--data-parallel-size-local", str(len(part.ranks))]
+        if role == "headless":
+            options += ["--data-parallel-start-rank", str(part.ranks[0]), "--headless"]
+        options += ["--data-parallel-address", group.head[0], "--data-parallel-rpc-port", str(group.dp_rpc_port)]
+    return tuple(options)
 
 
-def _transfer(topology: Topology, instance: Instance) -> dict[str, Any]:
-    """Both sides name the shapes of both sides; the engine compares its own with its command line."""
-    shapes = {
-        kind: {"dp_size": side[0].dp, "tp_size": side[0].tp}
-        for kind, side in ((PREFILL, topology.prefill), (DECODE, topology.decode))
-        if side
+def _lines(group: _Group, part: Part, role: str, arguments: tuple[str, ...]) -> tuple[LogLine, ...]:
+    lines = [_HEADLESS if role == "headless" else vllm.api_ready(arguments)]
+    if group.instance.kind == group.connector.binds:
+        workers = len(part.ranks) * layout.workers(group.instance)
+        lines.append(LogLine(_LISTENING, workers, "KV thread listening"))
+    return tuple(lines)
+
+
+def _transfer(topology: Topology, instance: Instance, connector: Connector) -> dict[str, Any]:
+    version = topology.engine.version
+    named: dict[str, Any] = {"kv_port": kv_port(topology, instance)}
+    if instance.engine_id or not at_least(version, _OWN_ENGINE_ID_UNTIL):
+        named["engine_id"] = instance.engine_id or instance.name
+    module = connector.module(version)
+    if module:
+        named["kv_connector_module_path"] = module
+    config = vllm.transfer_config(topology, instance, **named, kv_connector_extra_config=_extra_config(topology))
+    beside = [companion for companion in topology.connector.also if companion.serves(instance.kind)]
+    if not beside:
+        return config
+    # the policy is read of the outermost configuration only
+    policy = {key: config.pop(key) for key in ("kv_load_failure_policy",) if key in config}
+    return {
+        "kv_connector": "MultiConnector",
+        "kv_role": config["kv_role"],
+        **policy,
+        "kv_connector_extra_config": {"connectors": [config, *(_companion(item, instance) for item in beside)]},
     }
-    return vllm.transfer_config(
-        topology, instance, kv_port=instance.kv_port or KV_PORT, kv_connector_extra_config=shapes
-    )
 
 
-def _claims(
-    topology: Topology, instance: Instance, connector: Connector, rank: int, environment: Mapping[str, str]
-) -> tuple[Claim, ...]:
-    address = topology.hosts[instance.host].address
+def _extra_config(topology: Topology) -> dict[str, Any]:
+    """Both sides name the shapes of both sides; the engine compares its own with its command line."""
+    extra = dict(topology.connector.extra_config)
+    if topology.engine.version == _ASKS_FOR_ASCEND_DIRECT:
+        extra.setdefault("use_ascend_direct", True)
+    for kind, side in ((PREFILL, topology.prefill), (DECODE, topology.decode)):
+        if not side:
+            continue
+        sizes = {"dp_size": side[0].dp, "tp_size": side[0].tp}
+        if side[0].pp > 1:
+            sizes["pp_size"] = side[0].pp
+        given = extra.pop(kind, {})
+        extra[kind] = {**(given if isinstance(given, Mapping) else {}), **sizes}
+    return extra
+
+
+def _companion(companion: Companion, instance: Instance) -> dict[str, Any]:
+    known = BESIDE.get(companion.name)
+    extra = dict(companion.extra_config)
+    if known and known.lookup_port:
+        extra.setdefault("lookup_rpc_port", str(layout.lowest_device(instance)))
+    role = "kv_both" if known and known.both_roles else vllm.role(instance.kind)
+    return {"kv_connector": companion.name, "kv_role": role, "kv_connector_extra_config": extra}
+
+
+def _claims(group: _Group, part: Part, role: str, environment: Mapping[str, str]) -> tuple[Claim, ...]:
+    topology, instance = group.topology, group.instance
+    address, where = topology.hosts[part.host].address, instance.where
     release = topology.mooncake.version
-    hccl = environment.get("HCCL_IF_BASE_PORT", "")
-    hccl_base = int(hccl) if hccl.isdigit() else _HCCL_BASE
-    claims = [exact("api", address, vllm.api_port(instance), f"{instance.where}.api_port", offset=rank)]
-    if instance.kind == connector.binds:
-        # one port for each worker, counted by the rank in the whole group:
-        # kv_port + data_parallel_rank * tp + tp_rank (mooncake_connector.py, mooncake_layerwise_connector.py >= 0.12)
-        kv_port = instance.kv_port or KV_PORT
-        claims.append(
-            exact("kv", address, kv_port, f"{instance.where}.kv_port", size=instance.tp, offset=rank * instance.tp)
-        )
-    if instance.dp > 1 and rank == 0:
+    claims = []
+    if role != "headless":
+        base = group.head[1]
+        claims.append(exact("api", address, base, f"{where}.api_port", offset=_api_port(instance, part) - base))
+    if instance.kind == group.connector.binds:
+        claims.append(_kv_claim(group, part, address))
+    if instance.dp > 1 and part.leads:
         # open only while the ranks of the group find each other
-        dp_rpc_port = instance.dp_rpc_port or DP_RPC_PORT
-        claims.append(exact("dp-rpc", address, dp_rpc_port, f"{instance.where}.dp_rpc_port", held=False))
-    claims += mooncake.adxl_pool(release, environment, _rank_devices(instance, rank), f"{instance.where}.devices")
-    claims += mooncake.rpc_pool(release, environment, instance.where)
-    claims += pool("hccl", [(hccl_base, hccl_base + _HCCL_COUNT - 1)], instance.where)
+        claims.append(exact("dp-rpc", address, group.dp_rpc_port, f"{where}.dp_rpc_port", held=False))
+    claims += mooncake.adxl_pool(release, environment, part.devices, f"{where}.devices")
+    claims += mooncake.rpc_pool(release, environment, where)
+    claims += pool("hccl", [_hccl_span(environment)], where)
     return tuple(claims)
+
+
+def _kv_claim(group: _Group, part: Part, address: str) -> Claim:
+    """One port for each worker. The ranks of a host follow each other, so their ports do."""
+    numbering = group.connector.numbering(group.topology.engine.version)
+    width = layout.width(group.instance, numbering.counts)
+    first = part.ranks[0] if numbering.global_ranks else part.first_local
+    return exact(
+        "kv",
+        address,
+        group.kv_port,
+        f"{group.instance.where}.kv_port",
+        size=len(part.ranks) * width,
+        offset=first * width,
+    )

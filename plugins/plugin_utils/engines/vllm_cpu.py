@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import API_BASES, Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
-from ansible_collections.mooncake.pd.plugins.plugin_utils.process import LogLine, Process
+from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, LogLine, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance, Topology
 
 BOOTSTRAP_PORT = 8998  # vllm/envs.py@v0.32.0
 # MooncakeBootstrapServer("0.0.0.0", port) whatever VLLM_HOST_IP says (mooncake_connector.py@v0.32.0)
 _BOOTSTRAP_ADDRESS = "0.0.0.0"
 
-UNUSED_KEYS = ("kv_port", "dp_rpc_port", "devices")
+UNUSED_KEYS = ("kv_port", "dp_rpc_port", "devices", "engine_id", "data_parallel")
 PLANNED_VARIABLES = {
     **vllm.RELEASE_VARIABLES,
     "VLLM_HOST_IP": "hosts.<name>.address",
@@ -26,20 +27,27 @@ PLANNED_VARIABLES = {
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME",)
 
 
-def bootstrap_port(instance: Instance, connector: Connector) -> int | None:
-    return (instance.bootstrap_port or BOOTSTRAP_PORT) if instance.kind == connector.binds else None
+def kv_port(topology: Topology, instance: Instance) -> int | None:
+    return None
+
+
+def choices(topology: Topology, instance: Instance) -> tuple[Choice, ...]:
+    return ()  # without devices there is nothing to tell instances on one host apart by: what has a default may clash
 
 
 def processes(topology: Topology, instance: Instance, connector: Connector) -> tuple[Process, ...]:
-    host = topology.hosts[instance.host]
-    port = vllm.api_port(instance)
-    bootstrap = bootstrap_port(instance, connector)
+    host = topology.hosts.get(instance.places[0]) if instance.places else None
+    if host is None:
+        return ()
+    port = instance.api_port or API_BASES[instance.kind]
+    bootstrap = (instance.bootstrap_port or BOOTSTRAP_PORT) if instance.kind == connector.binds else None
+    arguments = vllm.arguments(topology, instance)
     planned = {
         "VLLM_HOST_IP": host.address,
         "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT": str(topology.abort_timeout),
     }
     claims = [exact("api", host.address, port, f"{instance.where}.api_port")]
-    lines = [vllm.api_ready(topology, instance)]
+    lines = [vllm.api_ready(arguments)]
     if host.interface:
         planned |= dict.fromkeys(INTERFACE_VARIABLES, host.interface)
     if bootstrap:
@@ -48,7 +56,7 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         # The bootstrap server is a uvicorn inside the engine. Since vLLM marks only its own records with the process
         # (vllm/logger.py@v0.32.0), its "Application startup complete." cannot be told from the API server's.
         lines = [
-            vllm.api_ready(topology, instance, others=1),
+            vllm.api_ready(arguments, others=1),
             LogLine(
                 rf"Mooncake Bootstrap Server started at 0\.0\.0\.0:{bootstrap}\b",
                 text="Mooncake Bootstrap Server started",
@@ -66,15 +74,24 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         Process(
             name=instance.name,
             kind=instance.kind,
-            host=instance.host,
+            host=host.name,
             instance=instance.name,
             where=instance.where,
             description=f"vLLM {instance.kind} {instance.name} of {topology.name}",
-            argv=vllm.command(topology, instance, port, transfer),
+            argv=vllm.command(
+                topology,
+                (host.address, port),
+                vllm.json_text(transfer),
+                ("--tensor-parallel-size", str(instance.tp)),
+                arguments,
+            ),
             environment=environment,
             timeout_stop=vllm.stop_timeout(topology),
             claims=tuple(claims),
             lines=tuple(lines),
             health=vllm.health(host.address, port),
+            role="rank",
+            ranks=(0,),
+            endpoint=Endpoint(host.address, port, bootstrap),
         ),
     )

@@ -112,7 +112,7 @@ class Reader:
             self.broken.add(where)
             return None
         # fields beside the keys say what the file only implies: where the entry stands, its name, its side
-        implied = {"where": where, **extra}
+        implied = {"where": where, "place": where, **extra}
         return cls(**values, **{name: value for name, value in implied.items() if name in _unkeyed(cls)})
 
     def _unknown_keys(self, raw: Mapping[Any, Any], known: Collection[str], where: str) -> None:
@@ -274,6 +274,10 @@ def _words(value: Any, spec: Key) -> tuple[str, ...]:
     return _items(value, _word, "texts")
 
 
+def _names(value: Any, spec: Key) -> tuple[str, ...]:
+    return _items(value, lambda item: _text(item, spec), "texts")
+
+
 def _ports(value: Any, spec: Key) -> tuple[int, ...]:
     return _items(value, lambda item: _port(item, spec), "ports")
 
@@ -312,6 +316,7 @@ _SCALARS: dict[str, Callable[[Any, Key], Any]] = {
     "port": _port,
     "version": _version,
     "address": _address,
+    "names": _names,
     "words": _words,
     "ports": _ports,
     "numbers": _numbers,

@@ -10,22 +10,45 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Problem, Report
+from ansible_collections.mooncake.pd.plugins.plugin_utils.hardware import GENERATIONS
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Problem, Report, below
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.fields import Reader, key
 
 PREFILL, DECODE = "prefill", "decode"
+# how the data-parallel ranks of an instance are run: one process and one API each, or one process for each host and one
+# API on the first of them
+EXTERNAL, INTERNAL = "external", "internal"
+STYLES = (EXTERNAL, INTERNAL)
+# what a model is like, as far as it decides what can be planned
+FEATURES = ("dense", "moe", "mla", "hybrid", "sparse", "c8")
 
 
 @dataclass(frozen=True)
 class Engine:
     kind: str = key("text", choices=("vllm_cpu", "vllm_ascend"), hint="it decides every command and port")
     version: str = key("version", hint="ports and settings differ between releases")
+    data_parallel: str = key("text", EXTERNAL, choices=STYLES)
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A connector beside the one that moves KV from prefill to decode."""
+
+    where: str
+    name: str = key("text", hint="it is the kv_connector of the configuration")
+    side: str = key("text", "both", choices=("both", PREFILL, DECODE))
+    extra_config: Mapping[str, Any] = key("mapping", {})
+
+    def serves(self, kind: str) -> bool:
+        return self.side in ("both", kind)
 
 
 @dataclass(frozen=True)
 class ConnectorChoice:
     name: str = key("text", hint="it decides who listens for whom")
     protocol: str | None = key("text", None, choices=("tcp", "rdma", "ascend"))
+    extra_config: Mapping[str, Any] = key("mapping", {})
+    also: tuple[Companion, ...] = key("sections", (), section=Companion)
 
 
 @dataclass(frozen=True)
@@ -37,6 +60,13 @@ class Mooncake:
 class Model:
     path: str = key("text", hint="every instance loads it")
     served_name: str = key("text", hint="clients ask for it by this name")
+    features: tuple[str, ...] = key("names", (), choices=FEATURES)
+
+
+@dataclass(frozen=True)
+class Hardware:
+    generation: str = key("text", choices=tuple(GENERATIONS), hint="it decides how many NPUs a host has")
+    chips: int | None = key("integer", None)
 
 
 @dataclass(frozen=True)
@@ -45,6 +75,8 @@ class Host:
     where: str
     address: str = key("address", hint="processes bind it and peers connect to it")
     interface: str | None = key("text", None)
+    generation: str | None = key("text", None, choices=tuple(GENERATIONS))
+    chips: int | None = key("integer", None)
     vars: Mapping[str, Any] = key("mapping", {})
 
 
@@ -53,17 +85,36 @@ class Instance:
     kind: str
     where: str
     name: str = key("text", hint="units, groups and messages are named after it")
-    host: str = key("text", hint="the plan cannot place the instance without it")
+    host: str | None = key("text", None)
+    hosts: tuple[str, ...] = key("names", ())
+    data_parallel: str | None = key("text", None, choices=STYLES)
     tp: int = key("integer", 1)
     dp: int = key("integer", 1)
+    pp: int = key("integer", 1)
+    pcp: int = key("integer", 1)
+    dcp: int = key("integer", 1)
     devices: tuple[int, ...] | None = key("numbers", None, least=0)
     api_port: int | None = key("port", None)
     bootstrap_port: int | None = key("port", None)
     kv_port: int | None = key("port", None)
     dp_rpc_port: int | None = key("port", None)
+    engine_id: str | None = key("text", None)
     kv_load_failure_policy: str | None = key("text", None, choices=("fail", "recompute"))
     args: tuple[str, ...] = key("words", ())
     environment: Mapping[str, str] = key("variables", {})
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The hosts it runs on; the first is the head."""
+        return self.hosts or ((self.host,) if self.host else ())
+
+
+@dataclass(frozen=True)
+class Waiver:
+    place: str
+    rule: str = key("text", hint="it names what is accepted")
+    reason: str = key("text", hint="whoever reads the next report has to know why")
+    where: str | None = key("text", None)
 
 
 @dataclass(frozen=True)
@@ -73,7 +124,7 @@ class Router:
     port: int = key("port", 8000)
     kind: str = key("text", "auto", choices=("auto", "vllm_router", "ascend_layerwise"))
     backend_ports: tuple[int, ...] = key("ports", (18001, 18002))
-    metrics_ports: tuple[int, ...] = key("ports", (29001, 29002))
+    metrics_ports: tuple[int, ...] = key("ports", (19001, 19002))
 
 
 @dataclass(frozen=True)
@@ -97,12 +148,14 @@ class Topology:
     hosts: Mapping[str, Host] = key("named", section=Host, hint="the machines, each with its address")
     prefill: tuple[Instance, ...] = key("sections", section=Instance, hint="at least one instance")
     decode: tuple[Instance, ...] = key("sections", section=Instance, hint="at least one instance")
+    hardware: Hardware | None = key("section", None, section=Hardware)
     engine_args: tuple[str, ...] = key("words", ())
     engine_environment: Mapping[str, str] = key("variables", {})
     abort_timeout: int = key("integer", 480)
     drain_timeout: int = key("integer", 20, least=0)
     router: Router | None = key("section", None, section=Router)
     master: Master | None = key("section", None, section=Master)
+    waive: tuple[Waiver, ...] = key("sections", (), section=Waiver)
 
     @property
     def instances(self) -> tuple[Instance, ...]:
@@ -110,6 +163,23 @@ class Topology:
 
     def side(self, kind: str) -> tuple[Instance, ...]:
         return self.prefill if kind == PREFILL else self.decode
+
+    def style(self, instance: Instance) -> str:
+        return instance.data_parallel or self.engine.data_parallel
+
+    def generation(self, host: str) -> str | None:
+        own = self.hosts[host].generation if host in self.hosts else None
+        return own or (self.hardware.generation if self.hardware else None)
+
+    def chips(self, host: str) -> int | None:
+        """The NPUs of a host, as far as the file tells."""
+        entry = self.hosts.get(host)
+        if entry and entry.chips:
+            return entry.chips
+        if entry and entry.generation:
+            return GENERATIONS[entry.generation].chips
+        hardware = self.hardware
+        return (hardware.chips or GENERATIONS[hardware.generation].chips) if hardware else None
 
 
 @dataclass(frozen=True)
@@ -123,7 +193,7 @@ class Reading:
     lines: Mapping[str, int]
 
     def is_broken(self, where: str) -> bool:
-        return any(place == where or place.startswith((f"{where}[", f"{where}.")) for place in self.broken)
+        return any(below(place, where) for place in self.broken)
 
 
 def read_topology(

@@ -211,6 +211,7 @@ TYPES = {
     "named": ("dict", None),
     "sections": ("list", "dict"),
     "words": ("list", "str"),
+    "names": ("list", "str"),
     "ports": ("list", "int"),
     "numbers": ("list", "int"),
 }

@@ -189,7 +189,7 @@ def test_ascend_starts_a_process_for_each_rank():
     assert list(decode) == ["d1-0", "d1-1", "d1-2", "d1-3"]
     argv = prefill["p1-1"]["unit"]["argv"]
     assert argv[:-2] == [
-        *("vllm", "serve", "/srv/moe", "--served-model-name", "moe", "--host", "192.0.2.31", "--port", "8101"),
+        *("vllm", "serve", "/srv/moe", "--served-model-name", "moe", "--host", "192.0.2.31", "--port", "8104"),
         *("--tensor-parallel-size", "4", "--data-parallel-size", "2", "--data-parallel-rank", "1"),
         *("--data-parallel-address", "192.0.2.31", "--data-parallel-rpc-port", "29550", "--shutdown-timeout", "20"),
     ]
@@ -209,7 +209,7 @@ def test_ascend_starts_a_process_for_each_rank():
         "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT": "480",
         "VLLM_NO_USAGE_STATS": "1",
     }
-    assert [option(decode[name]["unit"]["argv"], "--port") for name in decode] == ["8200", "8201", "8202", "8203"]
+    assert [option(decode[name]["unit"]["argv"], "--port") for name in decode] == ["8200", "8202", "8204", "8206"]
     assert "GLOO_SOCKET_IFNAME" not in decode["d1-0"]["unit"]["environment"]
 
 
@@ -221,7 +221,7 @@ def test_both_sides_are_told_both_shapes(connector):
                 assert transfer(process) == {
                     "kv_connector": connector,
                     "kv_role": role,
-                    "kv_port": 28002,
+                    "kv_port": 22000,
                     "kv_connector_extra_config": {
                         "prefill": {"dp_size": 2, "tp_size": 4},
                         "decode": {"dp_size": 4, "tp_size": 2},
@@ -232,7 +232,7 @@ def test_both_sides_are_told_both_shapes(connector):
 @pytest.mark.parametrize("connector", ["MooncakeConnectorV1", "MooncakeHybridConnector"])
 def test_prefill_listens_where_decode_pulls(connector):
     prefill, decode = processes(ascend(connector), "npu1"), processes(ascend(connector), "npu2")
-    assert [ports(prefill[name])["kv"] for name in ("p1-0", "p1-1")] == [[(28002, 28005)], [(28006, 28009)]]
+    assert [ports(prefill[name])["kv"] for name in ("p1-0", "p1-1")] == [[(22000, 22003)], [(22004, 22007)]]
     assert [line_counts(prefill[name]) for name in ("p1-0", "p1-1")] == [[1, 4], [1, 4]]
     assert all("kv" not in ports(process) for process in decode.values())
     assert all(line_counts(process) == [1] for process in decode.values())
@@ -241,10 +241,10 @@ def test_prefill_listens_where_decode_pulls(connector):
 def test_decode_listens_where_prefill_pushes():
     prefill, decode = (processes(ascend("MooncakeLayerwiseConnector"), host) for host in ("npu1", "npu2"))
     assert [ports(process)["kv"] for process in decode.values()] == [
-        [(28002, 28003)],
-        [(28004, 28005)],
-        [(28006, 28007)],
-        [(28008, 28009)],
+        [(22000, 22001)],
+        [(22002, 22003)],
+        [(22004, 22005)],
+        [(22006, 22007)],
     ]
     assert all(line_counts(process) == [1, 2] for process in decode.values())
     assert all("kv" not in ports(process) for process in prefill.values())
@@ -253,9 +253,9 @@ def test_decode_listens_where_prefill_pushes():
 @pytest.mark.parametrize(
     "line",
     [
-        "Starting listening on path: tcp://192.0.2.31:28002",
-        "KVCacheSendingThread started listening on path: tcp://192.0.2.31:28002. Thread: tp_rank=0, pp_rank=0",
-        "KVCacheRecvingLayerThread listening on tcp://192.0.2.31:28002, tp_rank=0",
+        "Starting listening on path: tcp://192.0.2.31:22000",
+        "KVCacheSendingThread started listening on path: tcp://192.0.2.31:22000. Thread: tp_rank=0, pp_rank=0",
+        "KVCacheRecvingLayerThread listening on tcp://192.0.2.31:22000, tp_rank=0",
     ],
 )
 def test_the_line_of_a_worker_that_listens(line):
@@ -268,7 +268,7 @@ def test_ports_of_a_rank():
     first, second = (processes(raw, "npu1")[name] for name in ("p1-0", "p1-1"))
     assert ports(first) == {
         "api": [(8100, 8100)],
-        "kv": [(28002, 28005)],
+        "kv": [(22000, 22003)],
         "dp-rpc": [(29560, 29560)],
         "transfer-adxl": [(20000, 20400)],
         "transfer-rpc": [(15000, 17000)],

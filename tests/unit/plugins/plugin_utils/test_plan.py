@@ -27,6 +27,8 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import
 )
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, cpu, plan
 
+ONE = {"dp": 1, "tp": 1, "pp": 1, "pcp": 1, "data_parallel": "external", "kv_port": None}
+
 
 def test_cluster():
     assert plan(cpu()).cluster() == {
@@ -65,6 +67,7 @@ def test_cluster():
                 "name": "p1",
                 "kind": "prefill",
                 "hosts": ["p1"],
+                **ONE,
                 "api_urls": ["http://192.0.2.11:8100"],
                 "bootstrap_urls": ["http://192.0.2.11:8998"],
             },
@@ -72,17 +75,21 @@ def test_cluster():
                 "name": "d1",
                 "kind": "decode",
                 "hosts": ["d1"],
+                **ONE,
                 "api_urls": ["http://192.0.2.21:8200"],
                 "bootstrap_urls": [],
             },
         ],
+        "hardware": None,
+        "choices": [],
         "warnings": [],
+        "waived": [],
     }
 
 
 def test_an_instance_of_several_ranks_has_several_urls():
     (prefill, decode) = plan(ascend()).cluster()["instances"]
-    assert prefill["api_urls"] == ["http://192.0.2.31:8100", "http://192.0.2.31:8101"]
+    assert prefill["api_urls"] == ["http://192.0.2.31:8100", "http://192.0.2.31:8104"]
     assert len(decode["api_urls"]) == 4
     assert prefill["bootstrap_urls"] == []
 
@@ -124,7 +131,9 @@ def test_host():
     assert hostvars["ansible_host"] == "192.0.2.21"
     assert (hostvars["pd_host"]["name"], hostvars["pd_host"]["address"]) == ("d1", "192.0.2.21")
     (process,) = hostvars["pd_host"]["processes"]
-    assert set(process) == {"name", "kind", "instance", "where", "unit", "claims", "ready"}
+    assert set(process) == {
+        *("name", "kind", "instance", "where", "role", "ranks", "devices", "unit", "claims", "ready")
+    }
 
 
 @pytest.mark.parametrize(
@@ -189,7 +198,7 @@ def cpu_topologies(draw):
 @st.composite
 def ascend_topologies(draw):
     raw = ascend(draw(st.sampled_from(["MooncakeConnectorV1", "MooncakeLayerwiseConnector"])))
-    raw["router"] |= {"backend_ports": [18001, 18002], "metrics_ports": [29001, 29002], "port": 8000}
+    raw["router"] |= {"backend_ports": [18001, 18002], "metrics_ports": [19001, 19002], "port": 8000}
     raw["mooncake"]["version"] = draw(st.sampled_from(["0.3.7.post2", "0.3.11.post1"]))
     tp, dp = draw(st.sampled_from([(1, 1), (2, 2), (4, 1)]))
     kv_port = st.integers(20000, 22000) | st.integers(28000, 28020)
@@ -237,7 +246,10 @@ def claims_of(found, host):
 def test_a_plan_never_gives_a_port_twice(raw):
     found = outcome(raw)
     if isinstance(found, PlanError):
-        assert {problem.rule for problem in found.problems if problem.severity == "error"} == {"port-overlap"}
+        assert {problem.rule for problem in found.problems if problem.severity == "error"} <= {
+            "port-overlap",
+            "port-in-pool",
+        }
     else:
         assert not [host for host in raw["hosts"] if taken(claims_of(found, host))]
 

@@ -46,27 +46,35 @@ def test_ranges_of_a_pool_that_touch_become_one():
 
 def test_free_base_is_the_nearest_that_fits_the_whole_range():
     others = [claim(8100, 8100), claim(8101, 8101), claim(8106, 8106)]
-    assert free_base([exact("kv", "192.0.2.11", 8100, "a", size=4)], others) == 8102
-    assert free_base([exact("kv", "192.0.2.11", 8103, "a", size=5)], others) == 8107
+    assert free_base([([exact("kv", "192.0.2.11", 8100, "a", size=4)], others)]) == 8102
+    assert free_base([([exact("kv", "192.0.2.11", 8103, "a", size=5)], others)]) == 8107
 
 
 def test_free_base_moves_all_ranges_of_a_key_together():
     ranks = [exact("kv", "192.0.2.11", 8100, "a", size=4, offset=offset) for offset in (0, 4)]
-    assert free_base(ranks, [claim(8100, 8100), claim(8110, 8110)]) == 8101
-    assert free_base(ranks, [claim(8104, 8104)]) == 8096
-    assert free_base(ranks[1:], [claim(8104, 8104)]) == 8101
+    assert free_base([(ranks, [claim(8100, 8100), claim(8110, 8110)])]) == 8101
+    assert free_base([(ranks, [claim(8104, 8104)])]) == 8096
+    assert free_base([(ranks[1:], [claim(8104, 8104)])]) == 8101
+
+
+def test_free_base_is_free_on_every_host_of_the_key():
+    other = exact("kv", "192.0.2.12", 30200, "a", size=16, offset=16)
+    first = exact("kv", "192.0.2.11", 30200, "a", size=16)
+    pool_of_16 = [claim(20000, 36000, "0.0.0.0", "pool")]
+    assert free_base([([first], pool_of_16)]) == 19984
+    assert free_base([([first], pool_of_16), ([other], pool_of_16)]) == 19968
 
 
 def test_free_base_keeps_out_of_ranges_that_others_take_from():
     low, high = NODE_PORTS[0], EPHEMERAL[1]
-    assert free_base([claim(low - 1, low - 1)], [claim(low - 1, low - 1)]) == low - 2
-    assert free_base([claim(high, high)], []) == high + 1
-    assert free_base([claim(1024, 1024)], [claim(1024, 1024)]) == 1025
-    assert free_base([claim(65535, 65535)], [claim(65535, 65535)]) == 65534
+    assert free_base([([claim(low - 1, low - 1)], [claim(low - 1, low - 1)])]) == low - 2
+    assert free_base([([claim(high, high)], [])]) == high + 1
+    assert free_base([([claim(1024, 1024)], [claim(1024, 1024)])]) == 1025
+    assert free_base([([claim(65535, 65535)], [claim(65535, 65535)])]) == 65534
 
 
 def test_free_base_may_find_nothing():
-    assert free_base([claim(8100, 8100)], [claim(1, 65535, "0.0.0.0", "pool")]) is None
+    assert free_base([([claim(8100, 8100)], [claim(1, 65535, "0.0.0.0", "pool")])]) is None
 
 
 def spans(claims):

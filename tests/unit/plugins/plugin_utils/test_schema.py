@@ -27,47 +27,47 @@ def change(path, value):
     return raw
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "rule", "where"),
-    [
-        (["name"], None, "schema-required", "name"),
-        (["engine"], None, "schema-required", "engine"),
-        (["engine", "kind"], "vllm", "schema-choice", "engine.kind"),
-        (["engine", "version"], 0.32, "schema-type", "engine.version"),
-        (["mooncake", "version"], "main", "version-invalid", "mooncake.version"),
-        (["model", "path"], " ", "schema-type", "model.path"),
-        (["prefill", 0, "host"], None, "schema-required", "prefill[0].host"),
-        (["prefill", 0, "api_prot"], 8100, "schema-unknown-key", "prefill[0].api_prot"),
-        (["prefil"], [], "schema-unknown-key", "prefil"),
-        (["prefill", 0, "api_port"], "8100", "schema-type", "prefill[0].api_port"),
-        (["prefill", 0, "api_port"], True, "schema-type", "prefill[0].api_port"),
-        (["prefill", 0, "api_port"], 0, "schema-range", "prefill[0].api_port"),
-        (["prefill", 0, "api_port"], 65536, "port-out-of-range", "prefill[0].api_port"),
-        (["prefill", 0, "tp"], 0, "schema-range", "prefill[0].tp"),
-        (["prefill", 0, "args"], "--seed 1", "schema-type", "prefill[0].args"),
-        (["prefill", 0, "args"], ["--seed", False], "schema-type", "prefill[0].args"),
-        (["prefill", 0, "environment"], ["A=1"], "schema-type", "prefill[0].environment"),
-        (["prefill", 0, "environment"], {"A": True}, "schema-type", "prefill[0].environment"),
-        (["prefill", 0, "kv_load_failure_policy"], "retry", "schema-choice", "prefill[0].kv_load_failure_policy"),
-        (["prefill"], {"p1": {}}, "schema-type", "prefill"),
-        (["prefill", 0], "p1", "schema-type", "prefill[0]"),
-        (["hosts"], ["p1"], "schema-type", "hosts"),
-        (["hosts", "p1"], {}, "schema-required", "hosts.p1.address"),
-        (["hosts", "p1", "address"], "p1.example", "address-invalid", "hosts.p1.address"),
-        (["hosts", "p1", "address"], "0.0.0.0", "address-invalid", "hosts.p1.address"),
-        (["hosts", "p1", "vars"], "x", "schema-type", "hosts.p1.vars"),
-        (["hosts", "p1", "vars"], {1: "x"}, "schema-type", "hosts.p1.vars"),
-        (["hosts", "p1", "vars"], {None: "x"}, "schema-type", "hosts.p1.vars"),
-        (["hosts", 1], {"address": "192.0.2.99"}, "schema-type", "hosts.1"),
-        (["hosts", None], {"address": "192.0.2.99"}, "schema-type", "hosts.None"),
-        (["hosts", False], {"address": "192.0.2.99"}, "schema-type", "hosts.False"),
-        (["engine_environment"], {None: "1"}, "schema-type", "engine_environment"),
-        (["engine_environment"], {1: "1"}, "schema-type", "engine_environment"),
-        (["drain_timeout"], -1, "schema-range", "drain_timeout"),
-        (["router", "backend_ports"], 18001, "schema-type", "router.backend_ports"),
-        (["router"], "control", "schema-type", "router"),
-    ],
-)
+CASES = [
+    (["name"], None, "schema-required", "name"),
+    (["engine"], None, "schema-required", "engine"),
+    (["engine", "kind"], "vllm", "schema-choice", "engine.kind"),
+    (["engine", "version"], 0.32, "schema-type", "engine.version"),
+    (["mooncake", "version"], "main", "version-invalid", "mooncake.version"),
+    (["model", "path"], " ", "schema-type", "model.path"),
+    (["prefill", 0, "host"], None, "schema-required", "prefill[0].host"),
+    (["prefill", 0, "api_prot"], 8100, "schema-unknown-key", "prefill[0].api_prot"),
+    (["prefil"], [], "schema-unknown-key", "prefil"),
+    (["prefill", 0, "api_port"], "8100", "schema-type", "prefill[0].api_port"),
+    (["prefill", 0, "api_port"], True, "schema-type", "prefill[0].api_port"),
+    (["prefill", 0, "api_port"], 0, "schema-range", "prefill[0].api_port"),
+    (["prefill", 0, "api_port"], 65536, "port-out-of-range", "prefill[0].api_port"),
+    (["prefill", 0, "tp"], 0, "schema-range", "prefill[0].tp"),
+    (["prefill", 0, "args"], "--seed 1", "schema-type", "prefill[0].args"),
+    (["prefill", 0, "args"], ["--seed", False], "schema-type", "prefill[0].args"),
+    (["prefill", 0, "environment"], ["A=1"], "schema-type", "prefill[0].environment"),
+    (["prefill", 0, "environment"], {"A": True}, "schema-type", "prefill[0].environment"),
+    (["prefill", 0, "kv_load_failure_policy"], "retry", "schema-choice", "prefill[0].kv_load_failure_policy"),
+    (["prefill"], {"p1": {}}, "schema-type", "prefill"),
+    (["prefill", 0], "p1", "schema-type", "prefill[0]"),
+    (["hosts"], ["p1"], "schema-type", "hosts"),
+    (["hosts", "p1"], {}, "schema-required", "hosts.p1.address"),
+    (["hosts", "p1", "address"], "p1.example", "address-invalid", "hosts.p1.address"),
+    (["hosts", "p1", "address"], "0.0.0.0", "address-invalid", "hosts.p1.address"),
+    (["hosts", "p1", "vars"], "x", "schema-type", "hosts.p1.vars"),
+    (["hosts", "p1", "vars"], {1: "x"}, "schema-type", "hosts.p1.vars"),
+    (["hosts", "p1", "vars"], {None: "x"}, "schema-type", "hosts.p1.vars"),
+    (["hosts", 1], {"address": "192.0.2.99"}, "schema-type", "hosts.1"),
+    (["hosts", None], {"address": "192.0.2.99"}, "schema-type", "hosts.None"),
+    (["hosts", False], {"address": "192.0.2.99"}, "schema-type", "hosts.False"),
+    (["engine_environment"], {None: "1"}, "schema-type", "engine_environment"),
+    (["engine_environment"], {1: "1"}, "schema-type", "engine_environment"),
+    (["drain_timeout"], -1, "schema-range", "drain_timeout"),
+    (["router", "backend_ports"], 18001, "schema-type", "router.backend_ports"),
+    (["router"], "control", "schema-type", "router"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "rule", "where"), CASES)
 def test_each_fault_is_reported_alone(path, value, rule, where):
     assert rules(change(path, value)) == {(rule, where)}
 
@@ -111,7 +111,7 @@ def test_a_wrong_key_gets_a_suggestion():
     (problem,) = problems(change(["prefill", 0, "api_prot"], 1))
     assert problem.fix == "did you mean api_port?"
     (problem,) = problems(change(["prefill", 0, "colour"], 1))
-    assert problem.fix.startswith("prefill[0] takes name, host, tp, ")
+    assert problem.fix.startswith("prefill[0] takes name, host, hosts, ")
 
 
 def test_numbers_become_text_where_a_program_reads_them():

@@ -67,7 +67,7 @@ def test_routers_of_the_bootstrap_contract():
     assert list(found) == ["master", "router-a", "router-b", "router"]
     assert found["router-a"]["unit"]["argv"] == [
         *("vllm-router", "--host", "127.0.0.1", "--port", "18001"),
-        *("--prometheus-host", "127.0.0.1", "--prometheus-port", "29001"),
+        *("--prometheus-host", "127.0.0.1", "--prometheus-port", "19001"),
         *("--vllm-pd-disaggregation", "--kv-connector", "mooncake", "--policy", "round_robin"),
         *("--health-check-interval-secs", "1", "--health-check-timeout-secs", "2"),
         *("--health-failure-threshold", "2", "--health-success-threshold", "1"),
@@ -75,7 +75,7 @@ def test_routers_of_the_bootstrap_contract():
         *("--prefill", "http://192.0.2.11:8100", "8998", "--prefill", "http://192.0.2.12:8100", "8999"),
         *("--decode", "http://192.0.2.21:8200", "--decode", "http://192.0.2.22:8201"),
     ]
-    assert ports(found["router-b"]) == {"router": [(18002, 18002)], "router-metrics": [(29002, 29002)]}
+    assert ports(found["router-b"]) == {"router": [(18002, 18002)], "router-metrics": [(19002, 19002)]}
     assert {claim["address"] for claim in found["router-b"]["claims"]["ports"]} == {"127.0.0.1"}
     assert found["router-b"]["ready"]["health"]["url"] == "http://127.0.0.1:18002/readiness"
     assert found["router-b"]["kind"] == "router"
@@ -85,9 +85,9 @@ def test_routers_of_the_nixl_contract_know_every_rank_and_no_bootstrap():
     argv = processes(ascend(), "npu1")["router-a"]["unit"]["argv"]
     assert argv[argv.index("--kv-connector") + 1] == "nixl"
     assert argv[argv.index("--prefill") :] == [
-        *("--prefill", "http://192.0.2.31:8100", "--prefill", "http://192.0.2.31:8101"),
-        *("--decode", "http://192.0.2.32:8200", "--decode", "http://192.0.2.32:8201"),
-        *("--decode", "http://192.0.2.32:8202", "--decode", "http://192.0.2.32:8203"),
+        *("--prefill", "http://192.0.2.31:8100", "--prefill", "http://192.0.2.31:8104"),
+        *("--decode", "http://192.0.2.32:8200", "--decode", "http://192.0.2.32:8202"),
+        *("--decode", "http://192.0.2.32:8204", "--decode", "http://192.0.2.32:8206"),
     ]
 
 
@@ -96,9 +96,9 @@ def test_layerwise_proxies_listen_where_decode_can_post():
     process = processes(raw, "npu1")["router-b"]
     assert process["unit"]["argv"] == [
         *("python3", "load_balance_proxy_layerwise_server_example.py", "--host", "192.0.2.31", "--port", "18002"),
-        *("--prefiller-hosts", "192.0.2.31", "192.0.2.31", "--prefiller-ports", "8100", "8101"),
+        *("--prefiller-hosts", "192.0.2.31", "192.0.2.31", "--prefiller-ports", "8100", "8104"),
         *("--decoder-hosts", "192.0.2.32", "192.0.2.32", "192.0.2.32", "192.0.2.32"),
-        *("--decoder-ports", "8200", "8201", "8202", "8203"),
+        *("--decoder-ports", "8200", "8202", "8204", "8206"),
     ]
     assert ports(process) == {"router": [(18002, 18002)]}
     assert process["ready"]["health"]["url"] == "http://192.0.2.31:18002/healthcheck"

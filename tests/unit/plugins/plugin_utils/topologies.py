@@ -41,7 +41,7 @@ def ascend(connector: str = "MooncakeConnectorV1") -> Raw:
         "engine": {"kind": "vllm_ascend", "version": "0.23.0"},
         "connector": {"name": connector},
         "mooncake": {"version": "0.3.11.post1"},
-        "model": {"path": "/srv/moe", "served_name": "moe"},
+        "model": {"path": "/srv/moe", "served_name": "moe", "features": ["moe"]},
         "hosts": {
             "npu1": {"address": "192.0.2.31", "interface": "eth1"},
             "npu2": {"address": "192.0.2.32"},

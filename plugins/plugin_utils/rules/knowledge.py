@@ -1,0 +1,123 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the planned releases make of the operator's variables and options."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESIDE, Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils.options import (
+    check_arguments,
+    check_extra_config,
+    check_transfer_config,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
+from ansible_collections.mooncake.pd.plugins.plugin_utils.releases import vllm_of
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance, Topology
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables import Finding, check_together, check_variable
+
+# Variables that both ends of a link have to agree on: what breaks when they do not.
+_LINK = "the two ends of a link then speak of different networks, and the first transfer ends with status 103900"
+_TIMES = "the side with the smaller value gives up while the other still waits (HIXL FAQ, vllm-ascend#7401)"
+_EQUAL_VARIABLES = {
+    "HCCL_INTRA_ROCE_ENABLE": ("error", _LINK),
+    "HCCL_INTRA_PCIE_ENABLE": ("error", _LINK),
+    **dict.fromkeys(
+        ("ASCEND_CONNECT_TIMEOUT", "ASCEND_TRANSFER_TIMEOUT", "HCCL_CONNECT_TIMEOUT", "HCCL_RDMA_TIMEOUT"),
+        ("warning", _TIMES),
+    ),
+}
+
+
+def check_knowledge(topology: Topology, connector: Connector, report: Report) -> None:
+    releases = _releases(topology)
+    ascend = topology.engine.kind == "vllm_ascend"
+    _check_environment("engine_environment", topology.engine_environment, {}, releases, report)
+    for instance in topology.instances:
+        _check_environment(
+            f"{instance.where}.environment", instance.environment, topology.engine_environment, releases, report
+        )
+        policy = {"kv_load_failure_policy": instance.kv_load_failure_policy} if instance.kv_load_failure_policy else {}
+        _tell(f"{instance.where}.kv_load_failure_policy", check_transfer_config(policy, releases["vllm"]), report)
+    if not ascend:
+        return
+    _tell("engine_args", check_arguments(topology.engine_args, topology.engine.version), report)
+    for instance in topology.instances:
+        _tell(f"{instance.where}.args", check_arguments(instance.args, topology.engine.version, instance.kind), report)
+    _check_extra_configs(topology, connector, report)
+    _check_equal_variables(topology, report)
+
+
+def _releases(topology: Topology) -> dict[str, str]:
+    """Who reads variables, and in which release."""
+    engine = topology.engine
+    if engine.kind == "vllm_cpu":
+        return {"vllm": engine.version, "mooncake": topology.mooncake.version}
+    return {
+        "vllm_ascend": engine.version,
+        "vllm": vllm_of(engine.version),
+        "mooncake": topology.mooncake.version,
+    }
+
+
+def _check_environment(
+    where: str,
+    own: Mapping[str, str],
+    under: Mapping[str, str],
+    releases: Mapping[str, str],
+    report: Report,
+) -> None:
+    for name, value in own.items():
+        _tell(f"{where}.{name}", check_variable(name, value, releases), report)
+    if own:
+        _tell(where, check_together({**under, **own}, releases), report)
+
+
+def _check_extra_configs(topology: Topology, connector: Connector, report: Report) -> None:
+    version, choice = topology.engine.version, topology.connector
+    _tell("connector.extra_config", check_extra_config(connector.name, choice.extra_config, version), report)
+    for side in ("prefill", "decode"):
+        given = choice.extra_config.get(side)
+        sizes = sorted({"dp_size", "tp_size", "pp_size"} & set(given)) if isinstance(given, Mapping) else []
+        for size in sizes:
+            report.error(
+                "planned-extra-config",
+                f"connector.extra_config.{side}.{size}",
+                "is written by the plan from the instances.",
+                f"set {size.removesuffix('_size')} of the {side} instances instead.",
+            )
+    for companion in choice.also:
+        if companion.name in BESIDE:
+            at = f"{companion.where}.extra_config"
+            _tell(at, check_extra_config(companion.name, companion.extra_config, version), report)
+
+
+def _check_equal_variables(topology: Topology, report: Report) -> None:
+    values: dict[str, dict[str | None, Instance]] = defaultdict(dict)
+    for instance in topology.instances:
+        environment = {**topology.engine_environment, **instance.environment}
+        for name in _EQUAL_VARIABLES:
+            values[name].setdefault(environment.get(name), instance)
+    for name, (severity, effect) in _EQUAL_VARIABLES.items():
+        if len(values[name]) < 2:
+            continue
+        (one, first), (other, second) = list(values[name].items())[:2]
+        report.add(
+            "variable-differs",
+            severity,
+            f"{second.where}.environment",
+            f"{name} is {_value(other)} here and {_value(one)} for {first.where}: {effect}.",
+            f"give {name} once, in engine_environment.",
+        )
+
+
+def _value(value: str | None) -> str:
+    return "not set" if value is None else value
+
+
+def _tell(where: str, findings: Iterable[Finding], report: Report) -> None:
+    for finding in findings:
+        report.add(finding.rule, finding.severity, where, finding.message, finding.fix)

@@ -1,0 +1,115 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nothing may be set beside the plan that the plan decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
+from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES, EngineKind
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance, Topology
+
+_HIDES_LINES = "hides the lines by which a start is proven, so the start would never count as done."
+_SHOWS_LINES = "use info or remove it."
+
+
+def check_settings(topology: Topology, connector: Connector, report: Report) -> None:
+    """Nothing may be set beside the plan that the plan decides: ports, claims and peers would no longer be true."""
+    engine = ENGINES[topology.engine.kind]
+    _check_arguments("engine_args", topology.engine_args, report)
+    _check_variables("engine_environment", topology.engine_environment, engine.PLANNED_VARIABLES, report)
+    if any(host.interface for host in topology.hosts.values()):
+        planned = dict.fromkeys(engine.INTERFACE_VARIABLES, "hosts.<name>.interface")
+        _check_variables("engine_environment", topology.engine_environment, planned, report)
+    for instance in topology.instances:
+        _check_arguments(f"{instance.where}.args", instance.args, report)
+        _check_variables(
+            f"{instance.where}.environment", instance.environment, _planned(topology, instance, engine), report
+        )
+        _check_idle_keys(topology, instance, connector, engine, report)
+
+
+def _planned(topology: Topology, instance: Instance, engine: EngineKind) -> Mapping[str, str]:
+    named = [name for name in instance.places if name in topology.hosts and topology.hosts[name].interface]
+    if not named:
+        return engine.PLANNED_VARIABLES
+    return {
+        **engine.PLANNED_VARIABLES,
+        **dict.fromkeys(engine.INTERFACE_VARIABLES, f"hosts.{named[0]}.interface"),
+    }
+
+
+def _check_idle_keys(
+    topology: Topology, instance: Instance, connector: Connector, engine: EngineKind, report: Report
+) -> None:
+    idle = [name for name in engine.UNUSED_KEYS if getattr(instance, name) is not None]
+    if instance.bootstrap_port and "bootstrap_port" not in idle and instance.kind != connector.binds:
+        idle.append("bootstrap_port")
+    for name in idle:
+        report.error(
+            "key-without-effect",
+            f"{instance.where}.{name}",
+            f"a {instance.kind} instance of {topology.engine.kind} with {connector.name} has no {name}.",
+            "remove the key.",
+        )
+    if instance.dp_rpc_port and instance.dp == 1 and "dp_rpc_port" not in idle:
+        report.warning(
+            "dp-rpc-idle",
+            f"{instance.where}.dp_rpc_port",
+            "has no effect: an instance with dp 1 has no ranks that meet.",
+            "remove the key, or set dp.",
+        )
+
+
+def _check_arguments(where: str, arguments: Sequence[str], report: Report) -> None:
+    for index, (argument, following) in enumerate(pairwise((*arguments, ""))):
+        at = f"{where}[{index}]"
+        name, value = vllm.spelling(argument)
+        level = following if value is None else value
+        if options := vllm.beginning_of(name):
+            report.error(
+                "abbreviated-argument",
+                at,
+                f"{name} can be read as {' or '.join(options)}, so the plan does not know what it sets.",
+                "write the option in full.",
+            )
+        elif name in vllm.REFUSED_ARGUMENTS:
+            message, fix = vllm.REFUSED_ARGUMENTS[name]
+            report.error("refused-argument", at, f"{name} {message}", fix)
+        elif name in vllm.LOG_LEVEL_ARGUMENTS and vllm.hides_lines(level):
+            report.error("refused-argument", at, f"{name} {level} {_HIDES_LINES}", _SHOWS_LINES)
+        elif name in vllm.PLANNED_ARGUMENTS:
+            report.error(
+                "planned-argument",
+                at,
+                f"{name} is written by the plan; a second one would win and the plan would be wrong about it.",
+                f"set {vllm.PLANNED_ARGUMENTS[name]} instead.",
+            )
+        elif name in vllm.UNPLANNED_ARGUMENTS:
+            report.error(
+                "planned-argument",
+                at,
+                f"{name} changes which ports and processes there are, and the plan does not know that shape.",
+                "remove it; data_parallel, dp and hosts say how the ranks are run.",
+            )
+
+
+def _check_variables(where: str, variables: Mapping[str, str], planned: Mapping[str, str], report: Report) -> None:
+    for name, value in variables.items():
+        if name in vllm.REFUSED_VARIABLES:
+            message, fix = vllm.REFUSED_VARIABLES[name]
+            report.error("refused-variable", f"{where}.{name}", message, fix)
+        elif name in vllm.LOG_LEVEL_VARIABLES and vllm.hides_lines(value):
+            report.error("refused-variable", f"{where}.{name}", f"{value} {_HIDES_LINES}", _SHOWS_LINES)
+        elif name in planned:
+            report.error(
+                "planned-variable",
+                f"{where}.{name}",
+                f"is written by the plan from {planned[name]}.",
+                f"remove it and set {planned[name]} instead.",
+            )
