@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, exact
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, LogLine
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import PREFILL, Instance, Topology
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least
@@ -160,6 +161,27 @@ def beginning_of(name: str) -> list[str]:
     if name in _RECOGNISED or not re.match(r"--?[a-z]", name):
         return []
     return [option for option in _RECOGNISED if option.startswith(name)]
+
+
+def kv_event_claims(arguments: tuple[str, ...], first_rank: int, ranks: int, where: str) -> tuple[Claim, ...]:
+    """Each rank publishes KV events on the port of the endpoint plus its own number (vllm/distributed/kv_events.py).
+
+    Events are off by default, and with them on, every instance takes the same port by default (vllm#20965, #25059).
+    """
+    try:
+        config = json.loads(options(arguments).get("--kv-events-config", "{}"))
+    except ValueError:
+        return ()  # the engine says so itself
+    if not isinstance(config, dict) or not config.get("enable_kv_cache_events"):
+        return ()
+    claims = []
+    for key, default in (("endpoint", "tcp://*:5557"), ("replay_endpoint", None)):
+        found = re.fullmatch(r"tcp://(\*|[\d.]+):(\d+)", str(config.get(key, default)))
+        if found:
+            address = "0.0.0.0" if found[1] == "*" else found[1]
+            port = int(found[2])
+            claims.append(exact("kv-events", address, port, where, size=ranks, offset=first_rank, held=False))
+    return tuple(claims)
 
 
 def hides_lines(level: str) -> bool:

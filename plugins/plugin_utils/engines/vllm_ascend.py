@@ -296,6 +296,7 @@ def _claims(group: _Group, part: Part, role: str, environment: Mapping[str, str]
     if instance.dp > 1 and part.leads:
         # open only while the ranks of the group find each other
         claims.append(exact("dp-rpc", address, group.dp_rpc_port, f"{where}.dp_rpc_port", held=False))
+    claims += vllm.kv_event_claims(group.arguments, part.ranks[0], len(part.ranks), f"{where}.args")
     claims += mooncake.adxl_pool(release, environment, part.devices, f"{where}.devices")
     claims += mooncake.rpc_pool(release, environment, where)
     claims += pool("hccl", [_hccl_span(environment)], where)

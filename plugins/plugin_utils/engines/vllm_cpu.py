@@ -63,6 +63,7 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
             ),
         ]
     environment = vllm.environment(topology, instance, planned)
+    claims += vllm.kv_event_claims(arguments, 0, 1, f"{instance.where}.args")
     claims += mooncake.rpc_pool(topology.mooncake.version, environment, instance.where)
     # without mooncake_protocol the connector takes rdma, and on a host without RDMA silently falls back to tcp
     transfer = vllm.transfer_config(

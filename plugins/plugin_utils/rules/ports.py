@@ -77,6 +77,8 @@ class _Advice:
         if where not in self.moved:
             self.moved[where] = self._move(where, hosts)
         value = self.moved[where]
+        if value and where.endswith(".args"):
+            return f"write port {value} in {where}, which is free on {_names(hosts)}."
         return (
             f"set {where} to {value}, which is free on {_names(hosts)}."
             if value
@@ -110,13 +112,23 @@ def _names(hosts: Sequence[str]) -> str:
     return hosts[0] if len(hosts) == 1 else f"{', '.join(hosts[:-1])} and {hosts[-1]}"
 
 
+# kv_port in the tutorials and examples of vLLM-Ascend, which are older than its own table of ports (at 182b75ea)
+_TUTORIALS = (20001, 20002, 20050, 23010, 30000, 30100, 30200, 36000)
+
+
+def _copied(claim: Claim) -> str:
+    if claim.purpose == "kv" and claim.base in _TUTORIALS:
+        return f" Tutorials write {claim.base} all the same."
+    return ""
+
+
 def _overlap_message(host: str, moves: tuple[Process, Claim], stays: tuple[Process, Claim]) -> str:
     (mover, own), (owner, other) = moves, stays
     head = f"{own.purpose} {own.text()} of {mover.name} on {host}"
     if other.kind == "pool":
         return (
             f"{head} lies among the ports {other.text()} that {owner.name} ({other.where}) draws from at random for "
-            f"{other.purpose}: some starts would fail with 'Address already in use'."
+            f"{other.purpose}: some starts would fail with 'Address already in use'.{_copied(own)}"
         )
     return (
         f"{head} overlaps {other.purpose} {other.text()} of {owner.name} ({other.where}): the second to start fails "

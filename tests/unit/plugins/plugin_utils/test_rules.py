@@ -112,6 +112,24 @@ def test_advice_for_two_keys_can_be_followed_at_once():
     ]
 
 
+def test_a_port_out_of_a_tutorial_is_told_as_such():
+    raw = ascend()
+    raw["prefill"][0]["kv_port"] = 20001
+    assert only(raw).message.endswith("'Address already in use'. Tutorials write 20001 all the same.")
+
+
+def test_instances_on_a_host_publish_events_on_ports_of_their_own():
+    raw = dense()
+    raw["prefill"].append({"name": "p2", "host": "npu1", "tp": 8, "devices": list(range(8, 16))})
+    raw["engine_args"] = ["--kv-events-config", '{"enable_kv_cache_events":true,"endpoint":"tcp://*:5557"}']
+    assert rules(raw) == {("port-overlap", "prefill[1].args")}
+    raw["prefill"][1]["args"] = ["--kv-events-config", '{"enable_kv_cache_events":true,"endpoint":"tcp://*:5558"}']
+    assert rules(raw) == set()
+    raw["engine_args"] = ["--kv-events-config", '{"enable_kv_cache_events":false}']
+    del raw["prefill"][1]["args"]
+    assert rules(raw) == set()
+
+
 def test_ports_of_different_addresses_or_hosts_do_not_meet():
     raw = cpu()
     raw["router"] |= {"port": 18001}  # HAProxy has the host's address, the router processes 127.0.0.1
