@@ -17,6 +17,7 @@ description:
   - Each prompt begins with a random word, so that no prefix cache can answer in place of a transfer.
   - Goes on until every prefill and every decode instance has taken part.
   - Then abandons a streamed request in the middle and asks again, since an abandoned request must not block the path.
+  - Asks once, and when an instance took no part, goes on with several requests at once.
   - Sends real requests but changes nothing on the host. Requests of other clients at the same time do not disturb
     the proof, as long as they too go through prefill.
 attributes:
@@ -70,6 +71,9 @@ options:
         description: Base URLs of its bootstrap servers. Not used here.
         type: list
         elements: str
+      shape:
+        description: Its sizes and how its ranks run. Not used here.
+        type: dict
   prompt:
     description: Text of the question. A random word is put in front of it.
     type: str
@@ -163,6 +167,7 @@ import json
 import secrets
 import shlex
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional
 from urllib.error import HTTPError
 
@@ -270,19 +275,31 @@ class Service:
         return found
 
 
+def ask_at_once(service: Service, prompts: List[str], max_tokens: int) -> List[Dict[str, Any]]:
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        return list(pool.map(lambda prompt: service.ask(service.url, prompt, max_tokens), prompts))
+
+
 def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, Any]) -> List[str]:
     """Ask until every instance took part; fills result, returns problems."""
     instances: List[Dict[str, Any]] = params["instances"]
     before = {i["name"]: service.sources(i) for i in instances}
-    # round robin meets every instance after as many requests; twice that leaves room for others' requests
-    limit = 2 * max(sum(i["kind"] == kind for i in instances) for kind in ("prefill", "decode"))
+    sides = [[i for i in instances if i["kind"] == kind] for kind in ("prefill", "decode")]
+    # A router that goes round meets every API after as many requests, twice that leaves room for others' requests. One
+    # that looks for the least load, as vLLM-Ascend's proxies do, gives one request after the other to the same
+    # instance, so all but the first go out together.
+    together = 2 * max(len(side) for side in sides)
+    limit = max(1 + 4 * together, 2 * max(sum(len(i["api_urls"]) for i in side) for side in sides))
     nonce = secrets.token_hex(4)
     result.update(requests=0, prompt_tokens=0, matches_prefill=None)
     while True:
-        prompt = f"{nonce}-{result['requests'] + 1} {params['prompt']}"
-        answer = service.ask(service.url, prompt, params["max_tokens"])
-        result.update(question=prompt, answer=answer["text"], requests=result["requests"] + 1)
-        result["prompt_tokens"] += answer["prompt_tokens"]
+        first = result["requests"] + 1
+        count = together if result["requests"] else 1
+        prompts = [f"{nonce}-{number} {params['prompt']}" for number in range(first, first + count)]
+        answers = ask_at_once(service, prompts, params["max_tokens"])
+        prompt, answer = prompts[-1], answers[-1]
+        result.update(question=prompt, answer=answer["text"], requests=result["requests"] + count)
+        result["prompt_tokens"] += sum(item["prompt_tokens"] for item in answers)
         deadline = time.monotonic() + METRICS_LAG_SECONDS
         while True:
             counts = {i["name"]: delta(before[i["name"]], service.sources(i)) for i in instances}
@@ -356,6 +373,7 @@ def main() -> None:
                     "hosts": {"type": "list", "elements": "str"},
                     "api_urls": {"type": "list", "elements": "str", "required": True},
                     "bootstrap_urls": {"type": "list", "elements": "str"},
+                    "shape": {"type": "dict"},
                 },
             },
             "prompt": {"type": "str", "default": PROMPT},

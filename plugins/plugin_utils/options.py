@@ -121,7 +121,7 @@ TRANSFER_KEYS = {
     "kv_load_failure_policy": _key("0.13.0"),
 }
 # what becomes of a request whose KV could not be loaded, when nobody says
-_FAILURE_POLICY = (("0.13.0", "recompute"), ("0.17.0", "fail"))
+_FAILURE_POLICY = (("0.0", "recompute"), ("0.17.0", "fail"))
 
 # --- kv_connector_extra_config: vllm_ascend/distributed at the tags
 
@@ -174,11 +174,11 @@ EXTRA_KEYS = {
 # keys that people write and no release has
 NEVER_KEYS = {"delayed_free": "leave it out; abort_timeout decides when KV that nobody fetched is freed."}
 # what use_ascend_direct is when nobody says (mooncake_connector.py at the tags)
-_DIRECT_DEFAULT = (("0.10.2rc1", False), ("0.11.0rc1", True))
+_DIRECT_DEFAULT = (("0.0", False), ("0.11.0rc1", True))
 _LOOKUP_PORT_SINCE = "0.12.0rc1"
 # ascend_store at the tags
 STORE_BACKENDS = (
-    ("0.12.0rc1", ("mooncake", "memcache")),
+    ("0.0", ("mooncake", "memcache")),
     ("0.19.1rc1", ("mooncake", "memcache", "yuanrong")),
 )
 

@@ -145,12 +145,11 @@ class Plan:
             "name": instance.name,
             "kind": instance.kind,
             "hosts": list(instance.places),
-            "dp": instance.dp,
-            "tp": instance.tp,
-            "pp": instance.pp,
-            "pcp": instance.pcp,
-            "data_parallel": self.topology.style(instance),
-            "kv_port": ENGINES[self.topology.engine.kind].kv_port(self.topology, instance),
+            "shape": {
+                **{size: getattr(instance, size) for size in ("dp", "tp", "pp", "pcp", "dcp")},
+                "data_parallel": self.topology.style(instance),
+                "kv_port": ENGINES[self.topology.engine.kind].kv_port(self.topology, instance),
+            },
             "api_urls": [endpoint.url for endpoint in endpoints],
             "bootstrap_urls": [vllm.url(end.address, end.bootstrap) for end in endpoints if end.bootstrap],
         }

@@ -66,9 +66,9 @@ _ABORT = (
     ("0.18.0", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT"),
 )
 # mooncake_hybrid_connector.py@v0.20.2rc1 and @v0.21.0rc1 still have the old name
-_ABORT_HYBRID = (("0.20.2rc1", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT"), ("0.22.1rc1", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT"))
+_ABORT_HYBRID = (("0.0", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT"), ("0.22.1rc1", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT"))
 # Seconds: vllm_ascend/envs.py@v0.9.1 and @v0.10.1rc1; then vllm/envs.py of the vLLM in question, @v0.11.0 and @v0.12.0
-_ABORT_DEFAULTS = (("0.9.1rc2", 120), ("0.10.1rc1", 250), ("0.11.0rc0", 120), ("0.12.0rc1", 480))
+_ABORT_DEFAULTS = (("0.0", 120), ("0.10.1rc1", 250), ("0.11.0rc0", 120), ("0.12.0rc1", 480))
 ABORT_VARIABLES = tuple(name for _since, name in _ABORT)
 
 # ValidatePortRange of config.cpp; before, any port would do
@@ -96,7 +96,6 @@ _DIRECT = "mooncake-transfer-engine/src/transport/ascend_transport/ascend_direct
 _STORE = "mooncake-store/src/real_client.cpp"
 _OLD_TRANSPORT = "mooncake-transfer-engine/src/transport/ascend_transport/hccl_transport"
 
-_BY_PLAN = "set abort_timeout; the plan then writes {successor}."
 _NO_PORTS = "so Mooncake draws from its default ports"
 _FLAG = (("0.0", ("0", "1")),)
 _MOST = 2**31 - 1
@@ -116,7 +115,6 @@ def _abort(place: int, source: str, until: str | None = None) -> Variable:
         since=since,
         until=until or next((release for release, _name in following), None),
         kind="integer",
-        instead=_BY_PLAN,
     )
 
 
@@ -584,7 +582,7 @@ def _check_age(variable: Variable, version: str, releases: Releases) -> list[Fin
                 "variable-dead",
                 "warning",
                 f"{variable.name} {variable.gone} since {reader} {variable.until}, {variable.effect}.",
-                variable.instead.format(successor=_successor(releases)),
+                _way_out(variable, releases) or variable.instead,
                 variable.source,
             )
         ]
@@ -595,9 +593,7 @@ def _check_age(variable: Variable, version: str, releases: Releases) -> list[Fin
                 "warning",
                 f"{variable.name} is not read before {reader} {variable.since}, and {version} is planned"
                 f"{_after(variable)}.",
-                f"leave it out, or use {reader} {variable.since} or later."
-                if variable.name not in ABORT_VARIABLES
-                else _BY_PLAN.format(successor=_successor(releases)),
+                _way_out(variable, releases) or f"leave it out, or use {reader} {variable.since} or later.",
                 variable.source,
             )
         ]
@@ -608,8 +604,11 @@ def _after(variable: Variable) -> str:
     return f", {variable.effect}" if variable.effect.startswith("so ") else ""
 
 
-def _successor(releases: Releases) -> str:
-    return abort_variable(releases["vllm_ascend"]) if "vllm_ascend" in releases else ABORT_VARIABLES[-1]
+def _way_out(variable: Variable, releases: Releases) -> str:
+    """For the time that the plan writes itself."""
+    if variable.name not in ABORT_VARIABLES:
+        return ""
+    return f"set abort_timeout; the plan then writes {abort_variable(releases[variable.reader])}."
 
 
 def _check_value(variable: Variable, value: str, releases: Releases) -> list[Finding]:

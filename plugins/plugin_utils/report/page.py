@@ -124,7 +124,7 @@ def _path(content: Document) -> Markup:
             "tr",
             tag("th", _mark(hues, item["name"], item["kind"]), item["name"], scope="row"),
             tag("td", item["kind"]),
-            tag("td", words.shape(item)),
+            tag("td", words.sizes(item)),
             tag("td", words.listing(item["hosts"])),
             tag("td", words.listing([url.partition("//")[2] for url in item["api_urls"]], 4), class_="num"),
             tag("td", _listens(by_instance.get(item["name"], ())), class_="num"),

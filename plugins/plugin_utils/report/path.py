@@ -99,7 +99,7 @@ def drawing(content: Document) -> Markup:
 
 def _side(content: Document, kind: str, top: int) -> list[Markup]:
     instances = [item for item in content["cluster"]["instances"] if item["kind"] == kind]
-    shapes = dict.fromkeys(words.shape(item) for item in instances)
+    shapes = dict.fromkeys(words.sizes(item) for item in instances)
     api = [
         (claim["first"], claim["last"])
         for process in _processes(content, kind)

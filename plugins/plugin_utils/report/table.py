@@ -72,7 +72,7 @@ def overview(content: Document) -> list[str]:
     hardware = cluster["hardware"]
     sides = []
     for kind in ("prefill", "decode"):
-        shapes = dict.fromkeys(words.shape(item) for item in cluster["instances"] if item["kind"] == kind)
+        shapes = dict.fromkeys(words.sizes(item) for item in cluster["instances"] if item["kind"] == kind)
         sides.append(f"{count[kind]} {kind} ({', '.join(shapes)})")
     sizes = [_counted(count["hosts"], "host"), *sides, _counted(count["processes"], "process", "processes")]
     if count["devices"]:

@@ -99,10 +99,11 @@ def row_role(row: Sequence[dict[str, Any]]) -> str:
     return f"{row[0]['kind']} ranks {numbers(rank for process in row for rank in process['ranks'])}"
 
 
-def shape(instance: dict[str, Any]) -> str:
+def sizes(instance: dict[str, Any]) -> str:
     """The sizes that are not 1: dp 2 tp 8."""
-    sizes = (f"{name} {instance[name]}" for name in ("dp", "tp", "pp", "pcp", "dcp") if instance.get(name, 1) != 1)
-    return " ".join(sizes) or "tp 1"
+    shape = instance["shape"]
+    told = (f"{name} {shape[name]}" for name in ("dp", "tp", "pp", "pcp", "dcp") if shape[name] != 1)
+    return " ".join(told) or "tp 1"
 
 
 def at(claim: dict[str, Any], address: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -34,6 +35,10 @@ class Fake:
         self.raw_metrics = None
         self.stalls = None  # a streamed answer's bytes, after which nothing comes
         self.go_on = threading.Event()
+        self.least_load = False  # a request that comes while another one runs goes to d2
+        self.running = 0
+        self.second = 0
+        self.lock = threading.Lock()
         self.keys = set()  # (first part of the path, Authorization)
         fake = self
 
@@ -63,10 +68,27 @@ class Fake:
                 counts = {"external_kv_transfer": fake.external, "local_compute": fake.local}
                 if self.path.startswith("/p1"):
                     counts = {"local_compute": fake.prefilled}
+                elif self.path.startswith("/d2"):
+                    counts = {"external_kv_transfer": fake.second, "local_compute": 0}
                 elif self.path.startswith("/idle"):
                     counts = {"external_kv_transfer": 0, "local_compute": 0}
                 text = "".join(f'{name}{{engine="0",source="{s}"}} {v}\n' for s, v in counts.items())
                 self.send(200, text.encode(), "text/plain")
+
+            def count(self, tokens):
+                with fake.lock:
+                    fake.running += 1
+                    fake.prefilled += tokens
+                    if fake.recompute:
+                        fake.local += tokens
+                    elif fake.least_load and fake.running > 1:
+                        fake.second += tokens
+                    else:
+                        fake.external += tokens
+                if fake.least_load:
+                    time.sleep(0.1)
+                with fake.lock:
+                    fake.running -= 1
 
             def do_POST(self):
                 self.seen()
@@ -87,11 +109,7 @@ class Fake:
                     return self.send(503, b"blocked")
                 answer = fake.answer
                 if self.path.startswith("/router"):
-                    fake.prefilled += tokens
-                    if fake.recompute:
-                        fake.local += tokens
-                    else:
-                        fake.external += tokens
+                    self.count(tokens)
                     answer = fake.decode_answer or answer
                 self.send(
                     200,
@@ -192,8 +210,20 @@ def test_instance_that_took_no_part_fails(fake):
         {"name": "d2", "kind": "decode", "api_urls": [fake.url + "/idle"]},
     ]
     problems, result = prove(fake, instances=instances)
-    assert problems == ["d2 took no part in 4 requests: it is not behind the router, or the router holds it for dead"]
-    assert result["by_source"]["external_kv_transfer"] == 16
+    assert problems == ["d2 took no part in 17 requests: it is not behind the router, or the router holds it for dead"]
+    assert result["by_source"]["external_kv_transfer"] == 17 * 4
+
+
+def test_an_instance_that_is_asked_only_under_load_takes_part(fake):
+    fake.least_load = True
+    instances = [
+        {"name": "p1", "kind": "prefill", "api_urls": [fake.url + "/p1"]},
+        {"name": "d1", "kind": "decode", "api_urls": [fake.url + "/d1"]},
+        {"name": "d2", "kind": "decode", "api_urls": [fake.url + "/d2"]},
+    ]
+    problems, result = prove(fake, instances=instances)
+    assert problems == []
+    assert result["requests"] == 5
 
 
 def test_unreachable_metrics_fail(fake):

@@ -132,7 +132,11 @@ def test_an_instance_may_run_its_ranks_in_its_own_way():
     raw = external()
     raw["decode"][0]["data_parallel"] = "internal"
     assert list(processes(raw, "npu4")) == ["d1-1"]
-    assert [item["data_parallel"] for item in plan(raw).cluster()["instances"]] == ["external", "external", "internal"]
+    assert [item["shape"]["data_parallel"] for item in plan(raw).cluster()["instances"]] == [
+        "external",
+        "external",
+        "internal",
+    ]
 
 
 def test_pipeline_stages_take_devices_and_ports_and_are_told_to_the_peer():

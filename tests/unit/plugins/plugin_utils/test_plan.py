@@ -27,7 +27,9 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import
 )
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, cpu, plan
 
-ONE = {"dp": 1, "tp": 1, "pp": 1, "pcp": 1, "data_parallel": "external", "kv_port": None}
+ONE = {
+    "shape": {"dp": 1, "tp": 1, "pp": 1, "pcp": 1, "dcp": 1, "data_parallel": "external", "kv_port": None},
+}
 
 
 def test_cluster():

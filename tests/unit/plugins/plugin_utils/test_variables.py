@@ -198,10 +198,11 @@ def test_an_old_abort_variable_names_its_successor():
         ("PHYSICAL_DEVICES", "0.23.0", "devices"),
         ("ASCEND_BUFFER_POOL", "0.23.0", "ASCEND_ENABLE_USE_FABRIC_MEM=1 for A3 over HCCS or HCCL_INTRA_ROCE_ENABLE=1"),
         ("VLLM_LLMDD_RPC_PORT", "0.23.0", "kv_port"),
+        ("VLLM_RPC_TIMEOUT", "0.23.0", "VLLM_ENGINE_READY_TIMEOUT_S"),
     ],
 )
 def test_what_to_write_instead(name, version, way_out):
-    (found,) = check_variable(name, good_value(name), at("vllm_ascend", version))
+    (found,) = check_variable(name, good_value(name), at(VARIABLES[name].reader, version))
     assert way_out in found.fix
 
 
@@ -268,7 +269,17 @@ VALUES = [
     (
         "HCCL_HOST_SOCKET_PORT_RANGE",
         ("auto", "60000", "60000-60050", "60000,60050-60100, 60150-60160", "1-65535", "6-6"),
-        ("", "x", "0-5", "60000-65536", "60050-60000", "60000-60050,60050", "60050,60000-60050", "60000,"),
+        (
+            "",
+            "x",
+            "0-5",
+            "60000-65536",
+            "60050-60000",
+            "60000-60050,60050",
+            "60050,60000-60050",
+            "60000-60050,60040-60060",
+            "60000,",
+        ),
         "",
     ),
     ("HCCL_NPU_SOCKET_PORT_RANGE", ("61000-61050",), ("61050-61000",), "60000,60050-60100"),
@@ -315,7 +326,7 @@ def test_ports_that_mooncake_rejects(name):
         assert found.fix == "write a port from 1024 to 32767 or from 61000 to 65535."
 
 
-def test_before_mooncake_took_any_port():
+def test_before_mooncake_took_every_port():
     for value in ("1", "40000", "65535"):
         assert check_variable("MC_MIN_PRC_PORT", value, at("mooncake", "0.3.10.post2")) == []
     for value in ("0", "65536", "x"):
@@ -328,6 +339,16 @@ def test_json(name):
     for value in ("{version: 1.3}", "[]", "", "1"):
         (found,) = check_variable(name, value, NOW)
         assert (found.rule, found.severity) == ("variable-json", "error")
+
+
+@pytest.mark.parametrize(
+    ("name", "release"), [("VLLM_LLMDD_RPC_PORT", "0.9.1"), ("VLLM_ASCEND_LLMDD_RPC_PORT", "0.11.0")]
+)
+def test_ports_of_old(name, release):
+    for value in ("1", "65535"):
+        assert check_variable(name, value, at("vllm_ascend", release)) == []
+    for value in ("0", "65536", "x"):
+        assert rules(check_variable(name, value, at("vllm_ascend", release))) == ["variable-value"]
 
 
 def test_buffer_pool_of_old():
@@ -513,7 +534,14 @@ def test_transfer_timeout(environment, needed):
 
 @pytest.mark.parametrize(
     ("value", "mode", "capped"),
-    [("1091", "AIV", False), ("1092", "AIV", True), ("0", "AIV", True), ("3600", "AI_CPU", False), ("x", "AIV", False)],
+    [
+        ("1", "AIV", False),
+        ("1091", "AIV", False),
+        ("1092", "AIV", True),
+        ("0", "AIV", True),
+        ("3600", "AI_CPU", False),
+        ("x", "AIV", False),
+    ],
 )
 def test_exec_timeout(value, mode, capped):
     found = check_together({"HCCL_EXEC_TIMEOUT": value, "HCCL_OP_EXPANSION_MODE": mode}, NOW)

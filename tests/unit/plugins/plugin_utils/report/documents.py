@@ -47,7 +47,8 @@ def host(name: str, address: str, processes: list[Json], chips: int | None = 8) 
 
 
 def instance(name: str, kind: str, hosts: list[str], api: str, **sizes: int) -> Json:
-    return {"name": name, "kind": kind, "hosts": hosts, "api_urls": [f"http://{api}:7100"], "tp": 8, **sizes}
+    shape = {"dp": 1, "tp": 8, "pp": 1, "pcp": 1, "dcp": 1, **sizes}
+    return {"name": name, "kind": kind, "hosts": hosts, "api_urls": [f"http://{api}:7100"], "shape": shape}
 
 
 def document(hosts: list[Json], instances: list[Json], **more: Any) -> Document:
