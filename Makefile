@@ -41,7 +41,7 @@ sandbox-down: setup ## remove the sandbox's hosts and network
 	@$(LAB) down sandbox
 
 # ---- the tests
-.PHONY: setup-dev test-packages lint sanity units oldest-core molecule integration test
+.PHONY: setup-dev test-packages lint sanity units oldest-core twin-environment molecule integration test
 setup-dev:
 	@tests/tools/setup.sh requirements-dev.txt
 
@@ -70,9 +70,16 @@ oldest-core: ## unit tests, inventories and playbooks with the oldest ansible-co
 	$(call step,oldest ansible-core)
 	tests/tools/oldest_core.sh
 
-molecule: setup-dev sandbox-environment ## role CI on real hosts
-	$(call step,molecule)
+twin-environment: setup-dev ## installations of the NPU twin for the test hosts
+	@tests/tools/twin.sh
+
+molecule: setup-dev sandbox-environment twin-environment ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
+	$(call step,molecule default)
 	tests/tools/molecule.sh test --scenario-name default
+	$(call step,molecule ascend_2p1d)
+	tests/tools/molecule.sh test --scenario-name ascend_2p1d
+	$(call step,molecule ascend_2p1d_external)
+	tests/tools/molecule.sh test --scenario-name ascend_2p1d_external
 
 integration: setup-dev test-packages sandbox-environment ## faults and operation with real parts, through ansible-runner
 	$(call step,integration)

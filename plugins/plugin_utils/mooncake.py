@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least, value_at
 
@@ -53,5 +54,5 @@ def adxl_pool(version: str, environment: Environment, devices: Iterable[int], wh
 
 def _number(environment: Environment, names: Iterable[str], default: int) -> int:
     """The first of the variables that is set; what is no number is ignored, as Mooncake does."""
-    values = (environment[name] for name in names if name in environment)
-    return next((int(value) for value in values if value.isdigit()), default)
+    values = (whole(environment[name]) for name in names if name in environment)
+    return next((value for value in values if value is not None), default)

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.vllm import spelling
+from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
 from ansible_collections.mooncake.pd.plugins.plugin_utils.releases import vllm_of
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, PREFILL
 from ansible_collections.mooncake.pd.plugins.plugin_utils.variables import VARIABLES, Finding
@@ -128,8 +129,8 @@ _FAILURE_POLICY = (("0.0", "recompute"), ("0.17.0", "fail"))
 _SOURCE_EXTRA = "vllm_ascend/distributed at the tags"
 _LOCAL_COMM_RES = {"ascend_local_comm_res_path": _key("0.21.0rc1")}
 _SHAPES = {"prefill": _key("0.10.1rc1"), "decode": _key("0.10.1rc1")}
-_DIRECT_OF_OLD = "use_ascend_direct"
-_PULL = {**_SHAPES, **_LOCAL_COMM_RES, _DIRECT_OF_OLD: _key("0.10.2rc1", "0.12.0rc1")}
+DIRECT_OF_OLD = "use_ascend_direct"
+_PULL = {**_SHAPES, **_LOCAL_COMM_RES, DIRECT_OF_OLD: _key("0.10.2rc1", "0.12.0rc1")}
 _STORE = {
     **_LOCAL_COMM_RES,
     "backend": _key("0.12.0rc1"),
@@ -159,7 +160,7 @@ EXTRA_KEYS = {
     "MooncakeLayerwiseConnector": {
         **_SHAPES,
         **_LOCAL_COMM_RES,
-        _DIRECT_OF_OLD: _key("0.11.0rc1", "0.12.0rc1"),
+        DIRECT_OF_OLD: _key("0.11.0rc1", "0.12.0rc1"),
         "tls_config": _key("0.13.0rc3"),
     },
     "SfaRemoteD2HConnector": {
@@ -372,17 +373,22 @@ def speculative_tokens(args: Sequence[str]) -> int | None:
             given = option.value
         else:
             continue
-        if isinstance(given, int) or (isinstance(given, str) and given.isdigit()):
-            found = int(given)
+        if isinstance(given, str):
+            given = whole(given)
+        if isinstance(given, int):
+            found = given
     return found
+
+
+def check_options(args: Sequence[str], vllm: str) -> list[Finding]:
+    """Options that a release of vLLM does not take."""
+    return [finding for option in _options(args) for finding in _check_option(option.name, vllm)]
 
 
 def check_arguments(args: Sequence[str], version: str, side: str | None = None) -> list[Finding]:
     """Options that the vLLM of a release of vLLM-Ascend does not take, and what is wrong with --additional-config."""
-    vllm = vllm_of(version)
-    found = []
+    found = check_options(args, vllm_of(version))
     for option in _options(args):
-        found += _check_option(option.name, vllm)
         if option.name in _JSON_OPTIONS and not option.below:
             config = _object(option.value)
             if config is None:
@@ -415,6 +421,12 @@ def check_additional_config(config: Mapping[str, Any], side: str | None, version
                     )
                 )
     return found + _check_uneven(settings, side, version)
+
+
+def asks_for_direct(connector: str, version: str) -> bool:
+    """Whether a release uses AscendDirectTransport only when told to."""
+    key = EXTRA_KEYS.get(connector, {}).get(DIRECT_OF_OLD)
+    return bool(key and key.known(version)) and not value_at(_DIRECT_DEFAULT, version)
 
 
 def check_extra_config(connector: str, config: Mapping[str, Any], version: str) -> list[Finding]:
@@ -594,16 +606,16 @@ def _check_extra_key(connector: str, key: str, keys: Mapping[str, Key], version:
 
 def _check_direct(connector: str, config: Mapping[str, Any], version: str) -> list[Finding]:
     """Without it, releases that ask for it use the old HCCL transport of Mooncake."""
-    key = EXTRA_KEYS[connector].get(_DIRECT_OF_OLD)
-    if not key or not key.known(version) or config.get(_DIRECT_OF_OLD, value_at(_DIRECT_DEFAULT, version)):
+    key = EXTRA_KEYS[connector].get(DIRECT_OF_OLD)
+    if not key or not key.known(version) or config.get(DIRECT_OF_OLD, value_at(_DIRECT_DEFAULT, version)):
         return []
     return [
         Finding(
             "extra-config-direct",
             "error",
-            f"without {_DIRECT_OF_OLD} vLLM-Ascend {version} names its engine for the HCCL transport of Mooncake, and "
+            f"without {DIRECT_OF_OLD} vLLM-Ascend {version} names its engine for the HCCL transport of Mooncake, and "
             "peers with AscendDirectTransport cannot connect (status 103900).",
-            f"write {_DIRECT_OF_OLD}: true.",
+            f"write {DIRECT_OF_OLD}: true.",
             "mooncake_connector.py@v0.11.0rc0 and @v0.11.0; vllm-ascend#4866",
         )
     ]

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import EPHEMERAL, MAX_PORT
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least, value_at
 
@@ -526,7 +527,7 @@ def _check_proxy(name: str, value: str) -> list[Finding]:
 
 def _check_vllm_port(name: str, value: str) -> list[Finding]:
     source = "vllm/envs.py@v0.32.0, vllm/utils/network_utils.py@v0.32.0; vllm#50025"
-    if not value.isdigit():
+    if whole(value) is None:
         kubernetes = " Kubernetes sets it so for a service named vllm." if "://" in value else ""
         message = f"{name} is {value!r}, which is no number: vLLM ends with an error.{kubernetes}"
         return [Finding("variable-value", "error", message, "leave it out.", source)]
@@ -539,7 +540,8 @@ def _check_vllm_port(name: str, value: str) -> list[Finding]:
 
 def _check_hash_seed(name: str, value: str) -> list[Finding]:
     # object.c and pylifecycle.c of CPython: random, or a number that fits 32 bits
-    if value.isdigit() and int(value) < 2**32:
+    number = whole(value)
+    if number is not None and number < 2**32:
         return []
     what = "lets every process name KV blocks differently, so that a pool finds nothing"
     if value != "random":
@@ -640,26 +642,28 @@ def _check_presence(variable: Variable, value: str, releases: Releases) -> list[
 
 def _check_integer(variable: Variable, value: str, releases: Releases) -> list[Finding]:
     low, high = variable.limits or (1, _MOST)
-    if value.isdigit() and low <= int(value) <= high and int(value) % variable.step == 0:
+    number = whole(value)
+    if number is not None and low <= number <= high and number % variable.step == 0:
         return []
     wanted = f"a number from {low} to {high}" if high < _MOST else f"a number from {low} on"
     if variable.step > 1:
         wanted += f" that is a multiple of {variable.step}"
-    if variable.name == "ASCEND_THREAD_POOL_SIZE" and value.isdigit() and int(value) == 0:
+    if variable.name == "ASCEND_THREAD_POOL_SIZE" and number == 0:
         return _wrong(variable, value, wanted, "Mooncake starts no worker then, and no transfer ever ends")
     return _wrong(variable, value, wanted)
 
 
 def _check_port(variable: Variable, value: str, releases: Releases) -> list[Finding]:
     low, high = variable.limits or (1, MAX_PORT)
-    if value.isdigit() and low <= int(value) <= high:
+    number = whole(value)
+    if number is not None and low <= number <= high:
         return []
     return _wrong(variable, value, f"a port from {low} to {high}")
 
 
 def _check_mooncake_port(variable: Variable, value: str, releases: Releases) -> list[Finding]:
     """ValidatePortRange looks at the ends only and falls back to the default range (config.cpp@v0.3.11)."""
-    port = int(value) if value.isdigit() else 0
+    port = whole(value) or 0
     if not at_least(releases["mooncake"], _PORTS_VALIDATED_SINCE):
         return [] if 0 < port <= MAX_PORT else _wrong(variable, value, f"a port from 1 to {MAX_PORT}")
     if 1024 <= port <= MAX_PORT and not EPHEMERAL[0] <= port <= EPHEMERAL[1]:
@@ -696,7 +700,7 @@ def _check_json(variable: Variable, value: str, releases: Releases) -> list[Find
 
 
 def _check_buffer_pool(variable: Variable, value: str, releases: Releases) -> list[Finding]:
-    if re.fullmatch(r"\d+:\d+", value):
+    if re.fullmatch(r"[0-9]+:[0-9]+", value):
         return []
     return _wrong(variable, value, "the number of buffers and their size in MB, such as 4:8")
 
@@ -718,7 +722,7 @@ def _check_port_ranges(variable: Variable, value: str, releases: Releases) -> li
         return _auto(variable)
     spans = []
     for part in value.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        match = re.fullmatch(r" *([0-9]{1,5})(?:-([0-9]{1,5}))? *", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= first <= last <= MAX_PORT:
             return _wrong(variable, value, "ports and ranges such as 60000,60050-60100")
@@ -762,8 +766,8 @@ _KINDS: dict[str, Callable[[Variable, str, Releases], list[Finding]]] = {
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    value = environment.get(name, "")
-    return int(value) if value.isdigit() else default
+    value = whole(environment.get(name, ""))
+    return default if value is None else value
 
 
 def _ranges_in_order(environment: Mapping[str, str], releases: Releases) -> list[Finding]:
@@ -771,6 +775,7 @@ def _ranges_in_order(environment: Mapping[str, str], releases: Releases) -> list
     if version is None:
         return []
     found = []
+    # what is no number is told elsewhere
     rpc = mooncake.rpc_span(version, environment)
     # real_client.cpp@v0.3.11; the default is 12300 to 14300
     store = (
@@ -835,14 +840,14 @@ def _intra_links(environment: Mapping[str, str], releases: Releases) -> list[Fin
 
 def _transfer_time(environment: Mapping[str, str], releases: Releases) -> list[Finding]:
     """get_transfer_timeout_value of vLLM-Ascend derives the time from the two others, unless it is set."""
-    given = environment.get("ASCEND_TRANSFER_TIMEOUT", "")
-    if not given.isdigit():
+    given = whole(environment.get("ASCEND_TRANSFER_TIMEOUT", ""))
+    if given is None:
         return []
     exponent = _number(environment, "HCCL_RDMA_TIMEOUT", _RDMA_TIMEOUT)
     retries = _number(environment, "HCCL_RDMA_RETRY_CNT", _RDMA_RETRIES)
     # an exponent that is no good is told elsewhere
     needed = 4096 * 2 ** min(exponent, 24) * retries // 1_000_000
-    if int(given) >= needed:
+    if given >= needed:
         return []
     return [
         Finding(
@@ -857,10 +862,10 @@ def _transfer_time(environment: Mapping[str, str], releases: Releases) -> list[F
 
 
 def _exec_time(environment: Mapping[str, str], releases: Releases) -> list[Finding]:
-    given = environment.get("HCCL_EXEC_TIMEOUT", "")
-    if environment.get("HCCL_OP_EXPANSION_MODE") != "AIV" or not given.isdigit():
+    given = whole(environment.get("HCCL_EXEC_TIMEOUT", ""))
+    if environment.get("HCCL_OP_EXPANSION_MODE") != "AIV" or given is None:
         return []
-    if 0 < int(given) <= _AIV_EXEC_TIMEOUT:
+    if 0 < given <= _AIV_EXEC_TIMEOUT:
         return []
     return [
         Finding(

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, exact
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, LogLine
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import PREFILL, Instance, Topology
@@ -259,7 +260,7 @@ def api_servers(arguments: tuple[str, ...]) -> int | None:
     """What the operator says about the number of API servers."""
     given = options(arguments)
     number = next((given[name] for name in _API_SERVERS if name in given), "")
-    return int(number) if number.isdigit() else None
+    return whole(number)
 
 
 def without_api_servers(arguments: tuple[str, ...]) -> tuple[str, ...]:

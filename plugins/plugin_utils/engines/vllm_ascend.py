@@ -19,6 +19,8 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESIDE, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.layout import Part
+from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
+from ansible_collections.mooncake.pd.plugins.plugin_utils.options import DIRECT_OF_OLD, asks_for_direct
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, exact, pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, LogLine, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
@@ -41,8 +43,6 @@ _HCCL_BASE, _HCCL_COUNT = 60000, 16
 # vllm_ascend/platform.py puts a random part behind it since 0.12.0rc1; before, two instances with one id refuse each
 # other ("Conflict engine id")
 _OWN_ENGINE_ID_UNTIL = "0.12.0rc1"
-# this one release candidate took the Ascend transport only when told to (vllm-ascend#4866)
-_ASKS_FOR_ASCEND_DIRECT = "0.11.0rc2"
 # "Starting listening on path: tcp://" up to 0.22, "KVCacheSendingThread started listening on path: tcp://" and
 # "KVCacheRecvingLayerThread listening on tcp://" since 0.23; one for each worker of the side that binds
 _LISTENING = r"listening on (path: )?tcp://"
@@ -91,7 +91,7 @@ def _drawn(topology: Topology, instance: Instance) -> list[tuple[int, int]]:
 
 def _hccl_span(environment: Mapping[str, str]) -> tuple[int, int]:
     given = environment.get("HCCL_IF_BASE_PORT", "")
-    base = int(given) if given.isdigit() else _HCCL_BASE
+    base = whole(given) or _HCCL_BASE
     return base, base + _HCCL_COUNT - 1
 
 
@@ -261,8 +261,8 @@ def _transfer(topology: Topology, instance: Instance, connector: Connector) -> d
 def _extra_config(topology: Topology) -> dict[str, Any]:
     """Both sides name the shapes of both sides; the engine compares its own with its command line."""
     extra = dict(topology.connector.extra_config)
-    if topology.engine.version == _ASKS_FOR_ASCEND_DIRECT:
-        extra.setdefault("use_ascend_direct", True)
+    if asks_for_direct(topology.connector.name, topology.engine.version):
+        extra.setdefault(DIRECT_OF_OLD, True)
     for kind, side in ((PREFILL, topology.prefill), (DECODE, topology.decode)):
         if not side:
             continue

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESIDE, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.options import (
+    DIRECT_OF_OLD,
+    asks_for_direct,
     check_arguments,
     check_extra_config,
+    check_options,
     check_transfer_config,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
@@ -43,12 +46,19 @@ def check_knowledge(topology: Topology, connector: Connector, report: Report) ->
         policy = {"kv_load_failure_policy": instance.kv_load_failure_policy} if instance.kv_load_failure_policy else {}
         _tell(f"{instance.where}.kv_load_failure_policy", check_transfer_config(policy, releases["vllm"]), report)
     if not ascend:
+        _check_options(topology, releases["vllm"], report)
         return
     _tell("engine_args", check_arguments(topology.engine_args, topology.engine.version), report)
     for instance in topology.instances:
         _tell(f"{instance.where}.args", check_arguments(instance.args, topology.engine.version, instance.kind), report)
     _check_extra_configs(topology, connector, report)
     _check_equal_variables(topology, report)
+
+
+def _check_options(topology: Topology, vllm: str, report: Report) -> None:
+    _tell("engine_args", check_options(topology.engine_args, vllm), report)
+    for instance in topology.instances:
+        _tell(f"{instance.where}.args", check_options(instance.args, vllm), report)
 
 
 def _releases(topology: Topology) -> dict[str, str]:
@@ -78,7 +88,9 @@ def _check_environment(
 
 def _check_extra_configs(topology: Topology, connector: Connector, report: Report) -> None:
     version, choice = topology.engine.version, topology.connector
-    _tell("connector.extra_config", check_extra_config(connector.name, choice.extra_config, version), report)
+    told = {DIRECT_OF_OLD: True} if asks_for_direct(connector.name, version) else {}
+    effective = {**told, **choice.extra_config}
+    _tell("connector.extra_config", check_extra_config(connector.name, effective, version), report)
     for side in ("prefill", "decode"):
         given = choice.extra_config.get(side)
         sizes = sorted({"dp_size", "tp_size", "pp_size"} & set(given)) if isinstance(given, Mapping) else []

@@ -778,4 +778,9 @@ FAULTS = {
         lambda raw: raw["connector"].update(extra_config={"ascend_local_comm_res_path": "/x"}),
         ("extra-config-too-old", "connector.extra_config"),
     ),
+    "an option that went away on CPU": (
+        cpu,
+        lambda raw: raw["decode"][0].update(args=["--device", "cpu"]),
+        ("option-dead", "decode[0].args"),
+    ),
 }

@@ -418,6 +418,7 @@ def test_values_like_those_of_variables(key, value, version, wrong):
     found = check_additional_config({key: value}, "decode", version)
     assert rules(found) == ([("additional-config-value", "error")] if wrong else [])
     assert not wrong or f"{key} of --additional-config is {value!r}" in found[0].message
+    assert version != NOW or not wrong or found[0].fix == "write 0, 1 or 2."
 
 
 PULL = ("MooncakeConnector", "MooncakeConnectorV1")
@@ -539,6 +540,7 @@ def test_backends(backend, version, known):
     found = check_extra_config("AscendStoreConnector", {"backend": backend}, version)
     assert rules(found) == ([] if known else [("extra-config-value", "error")])
     assert known or repr(backend) in found[0].message
+    assert backend != "redis" or found[0].fix == "write mooncake, memcache or yuanrong."
     assert len(STORE_BACKENDS) == 2
 
 
@@ -579,8 +581,9 @@ def test_failure_policy(vllm, policy):
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
 )
 
 

@@ -192,3 +192,33 @@ def test_extra_config_goes_beside_the_sizes():
         '"kv_connector_extra_config":{"tls_config":{},'
         '"prefill":{"pp_layer_partition":"30,31","dp_size":2,"tp_size":4},"decode":{"dp_size":4,"tp_size":2}}'
     ) in argv(raw, "npu1", "p1-0")[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("0.10.1rc1", False), ("0.10.2rc1", True), ("0.11.0rc0", True), ("0.11.0rc1", False)]
+)
+def test_releases_that_have_to_be_told_use_the_ascend_transport(version, told):
+    raw = ascend()
+    raw["engine"]["version"], raw["mooncake"]["version"] = version, "0.3.7.post2"
+    assert ('"use_ascend_direct":true' in argv(raw, "npu1", "p1-0")[-1]) is told
+
+
+@pytest.mark.parametrize(("version", "module", "engine_id"), [("0.11.0", True, True), ("0.12.0rc1", False, False)])
+def test_old_releases_have_an_id_of_their_own_and_layerwise_its_module(version, module, engine_id):
+    raw = ascend("MooncakeLayerwiseConnector")
+    raw["engine"]["version"], raw["mooncake"]["version"] = version, "0.3.7.post2"
+    text = argv(raw, "npu1", "p1-0")[-1]
+    name = '"kv_connector_module_path":"vllm_ascend.distributed.mooncake_layerwise_connector"'
+    assert (name in text) is module
+    assert ('"engine_id":"p1"' in text) is engine_id
+
+
+def test_ports_were_counted_anew_on_each_host_once():
+    raw = external()
+    raw["connector"]["name"] = "MooncakeConnectorV1"
+    raw["prefill"] = [{"name": "p1", "hosts": ["npu1", "npu2"], "dp": 4, "tp": 8}]
+    raw["mooncake"]["version"] = "0.3.7.post2"
+    raw["engine"]["version"] = "0.11.0rc0"
+    assert ports(processes(raw, "npu2")["p1-2"])["kv"] == [(61000, 61007)]
+    raw["engine"]["version"] = "0.11.0rc1"
+    assert ports(processes(raw, "npu2")["p1-2"])["kv"] == [(61016, 61023)]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
 from ansible_collections.mooncake.pd.plugins.plugin_utils.variables import (
     ABORT_VARIABLES,
     ENGINE_READY_TIMEOUT,
@@ -295,6 +296,18 @@ def test_values(name, good, bad, wanted):
         assert (found.rule, found.severity) == ("variable-value", "error")
         assert f"{name} is {value!r}" in found.message
         assert wanted in found.fix
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("007", 7), ("9" * 18, int("9" * 18))])
+def test_whole_numbers(text, number):
+    assert whole(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.0", "1e3", " 1", "¹", "٣", "9" * 19, "9" * 5000])
+def test_no_whole_numbers(text):
+    assert whole(text) is None
+    assert rules(check_variable("HCCL_RDMA_SL", text, NOW)) == ["variable-value"]
+    assert check_together({"MC_MIN_RPC_PORT": text, "ASCEND_TRANSFER_TIMEOUT": text}, NOW) == []
 
 
 def test_no_worker_is_told_as_such():

@@ -1,0 +1,18 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "shared"))
+
+from twin_hosts import Scenario
+
+
+@pytest.fixture(scope="session")
+def scenario():
+    return Scenario(Path(__file__).parents[1].name)

@@ -1,0 +1,96 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the scenarios with NPU twins ask their hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import testinfra
+
+ROOT = Path(__file__).parents[2]
+STATE = "/etc/mooncake-pd-twin/state.json"
+
+
+@dataclass
+class Play:
+    rc: int
+    seconds: float
+    output: str
+
+    @property
+    def text(self) -> str:
+        """The output in one line, for YAML breaks messages where it likes."""
+        return re.sub(r"\s+", " ", self.output)
+
+
+class Scenario:
+    def __init__(self, name: str) -> None:
+        self.lab = f"molecule-{name.replace('_', '-')}"
+        self.inventory = ROOT / "molecule" / name / "inventory"
+        self.hosts = {
+            host: testinfra.get_host(f"podman://mooncake-pd-{self.lab}-{host}")
+            for host in ("npu1", "npu2", "npu3", "npu4")
+        }
+
+    def play(self, playbook: str, *options: str) -> Play:
+        environment = {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
+            "ANSIBLE_NOCOLOR": "1",
+        }
+        started = time.monotonic()
+        done = subprocess.run(
+            ["ansible-playbook", f"mooncake.pd.{playbook}", "-i", self.inventory, *options],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Play(done.returncode, time.monotonic() - started, done.stdout + done.stderr)
+
+    def fault(self, host: str, text: str) -> None:
+        """What the headless engine of a host does from its next start on; an empty text takes it away."""
+        if not text:
+            self.hosts[host].check_output(f"rm -f {STATE}")
+            return
+        content = json.dumps({"generation": "A3", "engine_faults": {"headless": text}})
+        self.hosts[host].check_output(f"mkdir -p $(dirname {STATE}) && echo '{content}' > {STATE}")
+
+    def stop(self, *units: str) -> None:
+        """As an operator does it; a unit that failed counts as never tried again."""
+        for host in self.hosts.values():
+            for unit in units:
+                host.run(f"systemctl stop '{unit}'")
+                host.run(f"systemctl reset-failed '{unit}'")
+
+    def listening(self, host: str, unit: str) -> dict[str, set[int]]:
+        """address -> ports on which the processes of a unit listen, as ss tells."""
+        pids = set(
+            self.hosts[host]
+            .check_output(f"systemd-cgls --no-pager -u {unit} | grep -o '[0-9]* /[^ ]*' || true")
+            .split()[::2]
+        )
+        found: dict[str, set[int]] = {}
+        for line in self.hosts[host].check_output("ss -H -ltnp").splitlines():
+            address, _, port = line.split()[3].rpartition(":")
+            if pids & set(re.findall(r"pid=(\d+)", line)):
+                found.setdefault(address, set()).add(int(port))
+        return found
+
+    def started(self, host: str, unit: str) -> float:
+        """When its main process was started: seconds since boot of the machine, so that hosts can be compared."""
+        return (
+            int(self.hosts[host].check_output(f"systemctl show --value -p ExecMainStartTimestampMonotonic {unit}"))
+            / 1e6
+        )
