@@ -83,7 +83,7 @@ class Scenario:
         )
         found: dict[str, set[int]] = {}
         for line in self.hosts[host].check_output("ss -H -ltnp").splitlines():
-            address, _, port = line.split()[3].rpartition(":")
+            address, _colon, port = line.split()[3].rpartition(":")
             if pids & set(re.findall(r"pid=(\d+)", line)):
                 found.setdefault(address, set()).add(int(port))
         return found

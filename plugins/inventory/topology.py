@@ -396,7 +396,7 @@ options:
         required: true
       where:
         description: >-
-          The key that the report names, or an entry around it, such as V(prefill[0\]). Without it the rule is
+          The key that the report names, or an entry around it, such as C(prefill). Without it the rule is
           waived everywhere.
         type: str
 notes:

@@ -79,7 +79,8 @@ FATAL: tuple[Signature, ...] = (
     ),
     Signature(
         "adxl-port",
-        r"Find available port failed for device",
+        # "for device: N" behind it since Mooncake 0.3.11
+        r"Find available port failed",
         "Every port of the AscendDirect range of this chip is taken: free the range or set ASCEND_BASE_PORT.",
         f"{_MOONCAKE} ascend_direct_transport.cpp",
     ),

@@ -7,7 +7,7 @@ sudo=()
 [[ $EUID -eq 0 ]] || sudo=(sudo)
 
 environment() {
-  "${sudo[@]}" python3 "$root/tests/sim/npu/environment" --vllm-ascend "$1" --mooncake "$2" --generation A3 --path "$cache/$1"
+  "${sudo[@]}" python3 "$root/tests/sim/npu/environment.py" --vllm-ascend "$1" --mooncake "$2" --generation A3 --path "$cache/$1"
 }
 
 "${sudo[@]}" mkdir -p "$cache/model"

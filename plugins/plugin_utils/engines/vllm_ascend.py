@@ -43,8 +43,8 @@ _HCCL_BASE, _HCCL_COUNT = 60000, 16
 # vllm_ascend/platform.py puts a random part behind it since 0.12.0rc1; before, two instances with one id refuse each
 # other ("Conflict engine id")
 _OWN_ENGINE_ID_UNTIL = "0.12.0rc1"
-# "Starting listening on path: tcp://" up to 0.22, "KVCacheSendingThread started listening on path: tcp://" and
-# "KVCacheRecvingLayerThread listening on tcp://" since 0.23; one for each worker of the side that binds
+# "Starting listening on path: tcp://" up to 0.20, "KVCacheSendingThread started listening on path: tcp://" and
+# "KVCacheRecvingLayerThread listening on tcp://" since 0.21.0rc1; one for each worker of the side that binds
 _LISTENING = r"listening on (path: )?tcp://"
 # vllm/entrypoints/cli/serve.py
 _HEADLESS = LogLine(
