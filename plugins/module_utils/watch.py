@@ -26,6 +26,8 @@ READY, FAILED, WAITING = "ready", "failed", "waiting"
 _HEALTH_TIMEOUT = 2.0
 _UNIT_REFRESH = 5.0  # between two looks at systemd while every main process is there
 _GRACE = 0.5  # lets a failing process finish its traceback
+# on a timeout, the last lines of so many logs stand in the message
+_TOLD, _LAST_LINES = 2, 3
 _NO_CAUSE = (
     "The log names no cause. Run the preflight (mooncake_master says nothing when its RPC port is taken) and see"
     " `systemctl status`."
@@ -366,16 +368,22 @@ class Watcher:
 
     def timeout_text(self, timeout: float) -> str:
         rows = [f"Not ready after {timeout:g} s."]
+        told = 0
         for process in self.watched:
             row = f"{process.name} ({process.expected.unit}): "
             if process.ready:
                 rows.append(row + "ready")
                 continue
+            where = self._where(process)
             missing = "; ".join(process.missing)
-            rows.append(
-                f"{row}alive (pid {process.unit.MainPID}), still missing: {missing}. See {self._where(process)}"
-            )
-        rows.append("A large model may need a longer timeout. If the log no longer grows, look at its last lines.")
+            row += f"alive (pid {process.unit.MainPID}), still missing: {missing}. "
+            told += 1
+            if told > _TOLD:
+                rows.append(f"{row}See {where}")
+                continue
+            last = tail(self._open(process), _LAST_LINES) or ["(nothing of this start)"]
+            rows += [f"{row}Last lines of {where}:", *(f"  {line}" for line in last)]
+        rows.append("A large model may need a longer timeout; a log that no longer grows tells where it stands.")
         return "\n".join(rows)
 
     @staticmethod

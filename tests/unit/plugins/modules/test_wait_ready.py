@@ -67,9 +67,11 @@ def test_ready_is_proven_and_told_to_the_journal(run_module: RunModule, host: Ho
 
 
 def test_timeout_without_slices(run_module: RunModule, host: Host) -> None:
-    host.log("loading\n")
+    host.log("first\nloading 1/3\nloading 2/3\nwaiting for a peer\n")
     answer = wait(run_module, host, timeout=0.3)
     assert answer["failed"]
+    assert ".log:\n  loading 1/3\n  loading 2/3\n  waiting for a peer\n" in answer["msg"]
+    assert "first" not in answer["msg"]
     assert answer["msg"].startswith("Not ready after 0.3 s.")
     assert 'log 0/1 "startup complete"' in answer["msg"]
     assert not answer["ready"]
