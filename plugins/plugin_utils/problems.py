@@ -70,6 +70,7 @@ class Report:
     lines: Mapping[str, int] = field(default_factory=dict)
     found: list[Problem] = field(default_factory=list)
     waived: list[Waived] = field(default_factory=list)
+    _known: set[Problem] = field(default_factory=set)
 
     def error(self, rule: str, where: str, message: str, fix: str) -> None:
         self.add(rule, "error", where, message, fix)
@@ -79,13 +80,17 @@ class Report:
 
     def add(self, rule: str, severity: str, where: str, message: str, fix: str) -> None:
         problem = Problem(rule, where, message, fix, severity, self.line(where))
-        if problem not in self.found:
+        if problem not in self._known:
+            self._known.add(problem)
             self.found.append(problem)
 
     def waive(self, rule: str, where: str | None, reason: str) -> int:
         """Take what was found by a rule, at a place or below it, out of what has to be mended; returns how many."""
-        accepted = [problem for problem in self.found if problem.rule == rule and below(problem.where, where)]
-        self.found = [problem for problem in self.found if problem not in accepted]
+        accepted: list[Problem] = []
+        kept: list[Problem] = []
+        for problem in self.found:
+            (accepted if problem.rule == rule and below(problem.where, where) else kept).append(problem)
+        self.found = kept
         self.waived += [Waived(problem, reason) for problem in accepted]
         return len(accepted)
 

@@ -50,7 +50,7 @@ class Process:
     where: str
     description: str
     argv: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str]  # complete
     timeout_stop: int
     claims: tuple[Claim, ...]
     health: Health
@@ -61,6 +61,8 @@ class Process:
     ranks: tuple[int, ...] = ()
     devices: tuple[int, ...] = ()
     endpoint: Endpoint | None = None
+    # what all processes of its kind have in their environment; told once, not with every one of thousands
+    shared: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unit(self) -> str:
@@ -80,10 +82,16 @@ class Process:
                 "name": self.unit,
                 "description": self.description,
                 "argv": list(self.argv),
-                "environment": dict(self.environment),
+                "environment": {
+                    name: value for name, value in self.environment.items() if self.shared.get(name) != value
+                },
                 "timeout_stop": self.timeout_stop,
             },
-            "claims": {"name": self.name, "unit": self.unit, "ports": [claim.as_dict() for claim in self.claims]},
+            "claims": {
+                "name": self.name,
+                "unit": self.unit,
+                "ports": [claim.as_dict() for claim in self.claims if claim.kind == "exact"],
+            },
             "ready": {
                 "name": self.name,
                 "unit": self.unit,

@@ -195,12 +195,17 @@ def url(address: str, port: int, path: str = "") -> str:
 
 def environment(topology: Topology, instance: Instance, planned: Mapping[str, str]) -> dict[str, str]:
     """Defaults, then the operator's, then what only the plan may decide; sorted, so that the unit never flaps."""
+    merged = {**shared_environment(topology), **instance.environment, **planned}
+    return dict(sorted(merged.items()))
+
+
+def shared_environment(topology: Topology) -> dict[str, str]:
+    """What the engines of all instances have in common, unless an instance says otherwise."""
     releases = {
         _ENGINE_RELEASE: f"{topology.engine.kind} {topology.engine.version}",
         mooncake.RELEASE_VARIABLE: topology.mooncake.version,
     }
-    merged = {**ENVIRONMENT, **topology.engine_environment, **instance.environment, **planned, **releases}
-    return dict(sorted(merged.items()))
+    return dict(sorted({**ENVIRONMENT, **topology.engine_environment, **releases}.items()))
 
 
 def command(

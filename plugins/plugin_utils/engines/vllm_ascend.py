@@ -108,6 +108,7 @@ class _Group:
     dp_rpc_port: int
     transfer: str
     arguments: tuple[str, ...]
+    shared: Mapping[str, str]
 
 
 def processes(topology: Topology, instance: Instance, connector: Connector) -> tuple[Process, ...]:
@@ -126,6 +127,7 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         dp_rpc_port=instance.dp_rpc_port or ports_of.dp_rpc_port(instance, _drawn(topology, instance)).value,
         transfer=vllm.json_text(_transfer(topology, instance, connector)),
         arguments=vllm.arguments(topology, instance),
+        shared=vllm.shared_environment(topology),
     )
     return tuple(_process(group, part) for part in parts if part.host in topology.hosts)
 
@@ -157,6 +159,7 @@ def _process(group: _Group, part: Part) -> Process:
         ranks=part.ranks,
         devices=part.devices,
         endpoint=Endpoint(*listen) if listen else None,
+        shared=group.shared,
     )
 
 

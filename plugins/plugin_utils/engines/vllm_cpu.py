@@ -94,5 +94,6 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
             role="rank",
             ranks=(0,),
             endpoint=Endpoint(host.address, port, bootstrap),
+            shared=vllm.shared_environment(topology),
         ),
     )

@@ -21,18 +21,15 @@ _WAVES = ("master", "prefill", "decode", "router")
 
 def document(plan: Plan) -> Document:
     """The manual of its shape is the RETURN of the module plan_report."""
-    cluster = plan.cluster()
-    cluster.pop("warnings")
-    waived, choices = cluster.pop("waived"), cluster.pop("choices")
     hosts = {name: _host(plan, name) for name in plan.topology.hosts}
     return {
         "schema": SCHEMA,
-        "cluster": cluster,
+        "cluster": {**plan.cluster(), "instances": plan.instances()},
         "hosts": hosts,
         "start_order": start_order(hosts),
         "warnings": [{**problem.as_dict(), "line": problem.line} for problem in plan.warnings],
-        "waived": waived,
-        "choices": choices,
+        "waived": [item.as_dict() for item in plan.waived],
+        "choices": [choice.as_dict() for choice in plan.choices],
     }
 
 

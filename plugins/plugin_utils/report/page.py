@@ -192,7 +192,7 @@ def _host(host: dict[str, Any], hues: Mapping[str, int]) -> Markup:
     find = [host["name"], host["address"]]
     rows = []
     for row in words.rows(host["processes"]):
-        exact = words.ports(row, "exact", host["address"])
+        exact = words.ports(row, host["address"])
         devices = words.numbers(device for process in row for device in process["devices"])
         names = [process["name"] for process in row]
         find += [*names, words.row_role(row), *(words.said(port) for port in exact)]
@@ -206,7 +206,7 @@ def _host(host: dict[str, Any], hues: Mapping[str, int]) -> Markup:
                 title=words.listing([process["unit"]["name"] for process in row]),
             )
         )
-    pools = words.ports(host["processes"], "pool", host["address"])
+    pools = words.pools(host)
     drawn = tag("div", "draws at random from ", _port_list(pools), class_="pools") if pools else ""
     return tag(
         "article",
@@ -239,7 +239,7 @@ def _cells(host: dict[str, Any], hues: Mapping[str, int]) -> Markup:
             continue
         process, rank = owner[chip]
         told = [process["name"], process["kind"], *([f"DP rank {rank[1:]}"] if rank else [])]
-        told += [words.said(port) for port in words.ports([process], "exact", host["address"])]
+        told += [words.said(port) for port in words.ports([process], host["address"])]
         cells.append(
             tag(
                 "li",
@@ -324,9 +324,9 @@ def _claimed(host: dict[str, Any], hues: Mapping[str, int], single: bool) -> lis
     for name, processes in owners.items():
         kind = processes[0]["kind"]
         hue = hues.get(name, 0) if single else {"prefill": path.PREFILL_HUE}.get(kind, path.DECODE_HUE)
-        for purpose, before, ranges in words.ports(processes, "exact", host["address"]):
+        for purpose, before, ranges in words.ports(processes, host["address"]):
             rows.append(_Claimed(name if single else kind, kind, purpose, before, tuple(ranges), hue))
-    for purpose, before, ranges in words.ports(host["processes"], "pool", host["address"]):
+    for purpose, before, ranges in words.pools(host):
         rows.append(_Claimed("any of", "pool", purpose, before, tuple(ranges), 0))
     return rows
 

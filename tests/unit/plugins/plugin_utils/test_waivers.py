@@ -25,7 +25,7 @@ def nodeport(where=None, rule="port-in-nodeport-range"):
 def test_a_waived_warning_is_told_with_its_reason(where):
     built = plan(nodeport(where))
     assert built.warnings == ()
-    (waived,) = built.cluster()["waived"]
+    (waived,) = [item.as_dict() for item in built.waived]
     assert (waived["rule"], waived["where"], waived["reason"]) == (
         "port-in-nodeport-range",
         "prefill[0].kv_port",

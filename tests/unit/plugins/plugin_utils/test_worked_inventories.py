@@ -16,6 +16,7 @@ import yaml
 from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan, build_plan
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import read_topology
+from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import complete
 
 Raw = dict[str, Any]
 INVENTORIES = Path(__file__).parents[4] / "inventories"
@@ -35,7 +36,7 @@ def engines(made: Plan) -> dict[str, Raw]:
     return {
         item["name"]: {**item, "host": host}
         for host in made.processes
-        for item in made.hostvars(host)["pd_host"]["processes"]
+        for item in complete(made, host)
         if item["instance"]
     }
 

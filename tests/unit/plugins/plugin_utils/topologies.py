@@ -69,7 +69,18 @@ def rules(raw: Raw) -> set[tuple[str, str]]:
 
 
 def processes(raw: Raw, host: str) -> dict[str, Raw]:
-    return {process["name"]: process for process in plan(raw).hostvars(host)["pd_host"]["processes"]}
+    return {process["name"]: process for process in complete(plan(raw), host)}
+
+
+def complete(built: Plan, host: str) -> list[Raw]:
+    """The processes of a host, each with its whole environment and with the ports that it draws at random."""
+    found = []
+    for process in built.processes.get(host, ()):
+        told = process.as_dict()
+        told["unit"]["environment"] = dict(process.environment)
+        told["claims"]["ports"] = [{**claim.as_dict(), "kind": claim.kind} for claim in process.claims]
+        found.append(told)
+    return found
 
 
 def ports(process: Raw) -> dict[str, list[tuple[int, int]]]:

@@ -14,9 +14,9 @@ Json = dict[str, Any]
 POOLS = [("transfer-adxl", 20000, 20800), ("transfer-rpc", 15000, 17000)]
 
 
-def claim(purpose: str, first: int, last: int | None = None, address: str = "0.0.0.0", kind: str = "exact") -> Json:
+def claim(purpose: str, first: int, last: int | None = None, address: str = "0.0.0.0") -> Json:
     last = first if last is None else last
-    return {"purpose": purpose, "address": address, "first": first, "last": last, "kind": kind, "where": "x"}
+    return {"purpose": purpose, "address": address, "first": first, "last": last, "where": "x"}
 
 
 def process(name: str, kind: str, claims: list[Json], **more: Any) -> Json:
@@ -34,16 +34,18 @@ def process(name: str, kind: str, claims: list[Json], **more: Any) -> Json:
 def engine(name: str, kind: str, address: str, ranks: list[int], devices: list[int], **more: Any) -> Json:
     """A process of an instance with 8 workers on a host, the first of which has the API."""
     instance = more.pop("instance", name.partition("-")[0])
-    claims = [claim(*pool, kind="pool") for pool in POOLS]
+    claims = []
     if more.get("role") != "headless":
-        claims.insert(0, claim("api", 7100, address=address))
+        claims.append(claim("api", 7100, address=address))
     if kind == "prefill":
-        claims.insert(-2, claim("kv", 30000 + 8 * ranks[0], 30007 + 8 * ranks[-1], address=address))
+        claims.append(claim("kv", 30000 + 8 * ranks[0], 30007 + 8 * ranks[-1], address=address))
     return process(name, kind, claims, instance=instance, ranks=ranks, devices=devices, **{"role": "rank", **more})
 
 
 def host(name: str, address: str, processes: list[Json], chips: int | None = 8) -> Json:
-    return {"name": name, "address": address, "chips": chips, "processes": processes}
+    drawn = [{"purpose": purpose, "first": first, "last": last} for purpose, first, last in POOLS]
+    pools = drawn if any(process["devices"] for process in processes) else []
+    return {"name": name, "address": address, "chips": chips, "processes": processes, "pools": pools}
 
 
 def instance(name: str, kind: str, hosts: list[str], api: str, **sizes: int) -> Json:

@@ -18,10 +18,8 @@ def test_document_of_a_plan_has_all_of_it() -> None:
     assert list(content["hosts"]) == list(plan.topology.hosts)
     for name, host in content["hosts"].items():
         assert {**host, "chips": None} == {**plan.hostvars(name)["pd_host"], "chips": None}
-    findings = {key: plan.cluster()[key] for key in ("warnings", "waived", "choices")}
-    assert {**content["cluster"], **findings} == plan.cluster()
-    assert content["choices"] == findings["choices"] != []
-    assert not set(findings) & set(content["cluster"])
+    assert content["cluster"] == {**plan.cluster(), "instances": plan.instances()}
+    assert content["choices"] == [choice.as_dict() for choice in plan.choices] != []
 
 
 def test_warnings_name_their_line() -> None:

@@ -135,7 +135,7 @@ def test_ports_in_bands_are_flagged() -> None:
     assert page.page(content).count('class="flag">NodePort<') == 2  # kv of both prefill hosts
     content["hosts"]["npu1"]["processes"][0]["claims"]["ports"][0].update(first=40000, last=40000)
     assert page.page(content).count('class="flag">ephemeral<') == 1
-    content["hosts"]["npu1"]["processes"][0]["claims"]["ports"][-1].update(first=60000, last=60015)
+    content["hosts"]["npu1"]["pools"].append({"purpose": "hccl", "first": 60000, "last": 60015})
     assert page.page(content).count('class="flag">ephemeral<') == 1  # a pool is no claim on any one port
 
 

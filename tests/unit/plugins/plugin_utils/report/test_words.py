@@ -60,12 +60,15 @@ def test_ports_say_where_they_are_bound_when_it_is_not_the_host() -> None:
             documents.claim("api", 7100, address="192.0.2.1"),
             documents.claim("bootstrap", 8998),
             documents.claim("router", 18001, address="127.0.0.1"),
-            documents.claim("rpc", 15000, 17000, kind="pool"),
         ],
     )
-    said = [words.said(port) for port in words.ports([process], "exact", "192.0.2.1")]
+    said = [words.said(port) for port in words.ports([process], "192.0.2.1")]
     assert said == ["api 7100", "bootstrap *:8998", "router 127.0.0.1:18001"]
-    assert [words.said(port) for port in words.ports([process, process], "pool", "192.0.2.1")] == ["rpc 15000-17000"]
+
+
+def test_pools_that_touch_are_one() -> None:
+    pools = [{"purpose": "rpc", "first": first, "last": last} for first, last in ((15000, 16000), (16001, 17000))]
+    assert [words.said(port) for port in words.pools({"pools": pools})] == ["rpc 15000-17000"]
 
 
 def test_many_ranks_of_an_instance_on_a_host_are_one_row() -> None:
