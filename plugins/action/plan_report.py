@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ ARGUMENTS: dict[str, Any] = {
     "dest": {"type": "path"},
     "apart": {"type": "int", "default": table.APART},
 }
+# Values of environment variables are in it: nothing for all users of the controller, though perhaps for a group.
+MODE = 0o640
 _COLOURS = {"title": "bright blue", "host": "green", "plain": None, "dim": "dark gray", "warning": "bright purple"}
 
 display = Display()
@@ -39,7 +42,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         task_vars = task_vars or {}
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validation, options = self.validate_argument_spec(ARGUMENTS)
-        content = document.document(self._plan(options.get("topology") or _source(task_vars)))
+        plan = self._plan(options.get("topology") or _source(task_vars))
+        if not options.get("topology"):
+            _refuse_second(plan, task_vars)
+        content = document.document(plan)
         dest = Path(options.get("dest") or Path("plan", _folder(content["cluster"]["name"]))).absolute()
         _refuse_inventory(dest, task_vars)
 
@@ -87,19 +93,48 @@ def _source(task_vars: dict[str, Any]) -> str:
     return str(task_vars["hostvars"][planned[0]]["pd_cluster"]["source"])
 
 
+def _refuse_second(plan: Plan, task_vars: dict[str, Any]) -> None:
+    """The variables of a group are one for all of its hosts, so of several topologies the last is every host's."""
+    source = plan.topology.source
+    strangers = [host for host in task_vars["groups"]["pd"] if host not in plan.topology.hosts]
+    if not strangers:
+        return
+    told = {str(task_vars["hostvars"][host].get("pd_cluster", {}).get("source", source)) for host in strangers}
+    others = sorted(told - {source}) or ["another one that the inventory holds"]
+    shown = ", ".join(strangers[:3]) + (f" and {len(strangers) - 3} more" if len(strangers) > 3 else "")
+    inventory = ", ".join(str(item) for item in task_vars.get("ansible_inventory_sources") or ())
+    raise AnsibleActionFail(
+        f"The inventory ({inventory}) is made of more than one topology: {source} does not name {shown} of group pd, "
+        f"so there is also {', '.join(others)}. Mend: give one inventory a run, with -i, and in it one topology.yml."
+    )
+
+
 def _folder(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "cluster"
 
 
 def _refuse_inventory(dest: Path, task_vars: dict[str, Any]) -> None:
-    """Ansible reads every file below a folder that it was given, and .json as an inventory."""
+    """Ansible reads every file below a folder that it was given, and .json as an inventory.
+
+    Of a folder with a file that it was given it reads the variables only. Still, the folder itself is refused, for it
+    is what -i names the next time; folders below it are not, for plan/<name> lies there when one stands beside the
+    file.
+    """
     real = dest.resolve()
     for source in task_vars.get("ansible_inventory_sources") or ():
-        folder = Path(str(source)).resolve()
-        if real == folder or folder in real.parents:
+        path = Path(str(source)).absolute()
+        if path.is_dir():
+            folder, read = path.resolve(), real.is_relative_to(path.resolve())
+        elif path.is_file():
+            folder = path.parent.resolve()  # a link's own, which is where Ansible looks for variables
+            variables = (folder / "group_vars", folder / "host_vars")
+            read = real == folder or any(real.is_relative_to(place) for place in variables)
+        else:
+            continue  # a list of hosts
+        if read:
             raise AnsibleActionFail(
-                f"dest: {dest} lies in the inventory {folder}, where Ansible would read plan.json as an inventory. "
-                "Mend: choose a folder outside of it."
+                f"dest: {dest} lies in the inventory {folder}, where Ansible would read plan.json as an inventory or "
+                "as variables. Mend: choose a folder outside of it."
             )
 
 
@@ -116,15 +151,26 @@ def _read(path: Path) -> str | None:
 
 def _write(texts: dict[Path, str]) -> None:
     for path, text in texts.items():
-        fresh = path.with_name(f".{path.name}.new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(text, encoding="utf-8")
-            fresh.replace(path)  # whoever looks at it meanwhile sees all of it
+            _replace(path, text)
         except OSError as error:
             raise AnsibleActionFail(
                 f"dest: {path} cannot be written: {error.strerror}. Mend: choose another folder."
             ) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whoever looks at it meanwhile sees all of it, and no link that lies there is followed."""
+    handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            os.fchmod(handle, MODE)
+            file.write(text)
+        os.replace(fresh, path)
+    except BaseException:
+        os.unlink(fresh)
+        raise
 
 
 def _said(file: dict[str, Any], check_mode: bool) -> str:

@@ -271,8 +271,9 @@ options:
         type: str
       kv_load_failure_policy:
         description: >-
-          What decode does with a request whose KV cannot be fetched. V(fail) ends it, which is also the
-          engine's default; V(recompute) computes the prompt again, which hybrid models cannot.
+          What decode does with a request whose KV cannot be fetched. V(fail) ends it; V(recompute) computes the
+          prompt again, which hybrid models cannot. Without it the engine decides; from 0.13.0 to 0.16 it computes
+          again, since 0.17.0 it fails. Before 0.13.0 there is no such key.
         type: str
         choices: [fail, recompute]
       args:
@@ -455,6 +456,12 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
         for warning in plan.warnings:
             self.display.warning(warning.text(path))
 
+        if "pd" in self.inventory.groups and self.inventory.groups["pd"].get_vars().get("pd_cluster"):
+            other = self.inventory.groups["pd"].get_vars()["pd_cluster"]["source"]
+            raise AnsibleParserError(
+                f"{path} is the second topology of this run, after {other}: the hosts of one would be told the plan of "
+                "the other. Give one inventory a run."
+            )
         for group, members in plan.groups().items():
             self.inventory.add_group(group)
             for host in members:

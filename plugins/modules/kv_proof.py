@@ -184,6 +184,9 @@ from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import (
 PROMPT = "the quick brown fox jumps over the lazy dog and runs into the deep forest"
 # The counters follow an answer with the engine's next step, so they may be looked at too early.
 METRICS_LAG_SECONDS = 10.0
+# Requests, and readings of /metrics, at the same time. The proof is no load test, and each takes a thread and a
+# connection; up to 16 APIs of a kind are reached through two proxies that look for the least load each by themselves.
+AT_ONCE = 32
 # What a connection, a status line and a body can fail with; HTTPError is one of them.
 BROKEN = (OSError, http.client.HTTPException)
 
@@ -255,41 +258,48 @@ class Service:
             raise ProofError(f"{base}/v1/completions answered 200 with an empty text")
         return {"text": text, "prompt_tokens": prompt_tokens}
 
-    def sources(self, instance: Dict[str, Any]) -> Dict[str, float]:
-        found: Dict[str, float] = {}
-        for base in instance["api_urls"]:
-            try:
-                text = self.open(base, "/metrics").read().decode(errors="replace")
-            except BROKEN as error:
-                raise ProofError(
-                    f"{instance['kind']} {instance['name']}: {base}/metrics cannot be read: {reason(error)}"
-                ) from error
-            counts = prompt_tokens_by_source(text)
-            if counts is None and instance["kind"] == "decode":
-                raise ProofError(
-                    f"decode {instance['name']}: {base}/metrics does not tell where prompt tokens came from, "
-                    "so nothing is proven; is --disable-log-stats set?"
-                )
-            for source, value in (counts or {}).items():
-                found[source] = found.get(source, 0.0) + value
+    def sources_of(self, instance: Dict[str, Any], base: str) -> Dict[str, float]:
+        try:
+            text = self.open(base, "/metrics").read().decode(errors="replace")
+        except BROKEN as error:
+            raise ProofError(
+                f"{instance['kind']} {instance['name']}: {base}/metrics cannot be read: {reason(error)}"
+            ) from error
+        counts = prompt_tokens_by_source(text)
+        if counts is None and instance["kind"] == "decode":
+            raise ProofError(
+                f"decode {instance['name']}: {base}/metrics does not tell where prompt tokens came from, "
+                "so nothing is proven; is --disable-log-stats set?"
+            )
+        return counts or {}
+
+    def sources(self, instances: List[Dict[str, Any]]) -> Dict[str, Dict[str, float]]:
+        """Prompt tokens of each instance by source. Of several errors that of the first instance is raised."""
+        apis = [(instance, base) for instance in instances for base in instance["api_urls"]]
+        found: Dict[str, Dict[str, float]] = {instance["name"]: {} for instance in instances}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for (instance, _base), counts in zip(apis, pool.map(lambda api: self.sources_of(*api), apis)):
+                sums = found[instance["name"]]
+                for source, value in counts.items():
+                    sums[source] = sums.get(source, 0.0) + value
         return found
 
 
 def ask_at_once(service: Service, prompts: List[str], max_tokens: int) -> List[Dict[str, Any]]:
-    with ThreadPoolExecutor(len(prompts)) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(lambda prompt: service.ask(service.url, prompt, max_tokens), prompts))
 
 
 def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, Any]) -> List[str]:
     """Ask until every instance took part; fills result, returns problems."""
     instances: List[Dict[str, Any]] = params["instances"]
-    before = {i["name"]: service.sources(i) for i in instances}
-    sides = [[i for i in instances if i["kind"] == kind] for kind in ("prefill", "decode")]
+    before = service.sources(instances)
+    apis = max(sum(len(i["api_urls"]) for i in instances if i["kind"] == kind) for kind in ("prefill", "decode"))
     # A router that goes round meets every API after as many requests, twice that leaves room for others' requests. One
-    # that looks for the least load, as vLLM-Ascend's proxies do, gives one request after the other to the same
-    # instance, so all but the first go out together.
-    together = 2 * max(len(side) for side in sides)
-    limit = max(1 + 4 * together, 2 * max(sum(len(i["api_urls"]) for i in side) for side in sides))
+    # that looks for the least load, as vLLM-Ascend's proxies do, gives one request after the other to the first API,
+    # so all but the first go out together.
+    together = 2 * apis
+    limit = max(1 + 4 * together, 2 * apis)
     nonce = secrets.token_hex(4)
     result.update(requests=0, prompt_tokens=0, matches_prefill=None)
     while True:
@@ -302,7 +312,7 @@ def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, A
         result["prompt_tokens"] += sum(item["prompt_tokens"] for item in answers)
         deadline = time.monotonic() + METRICS_LAG_SECONDS
         while True:
-            counts = {i["name"]: delta(before[i["name"]], service.sources(i)) for i in instances}
+            counts = {name: delta(before[name], after) for name, after in service.sources(instances).items()}
             decodes = {i["name"]: counts[i["name"]] for i in instances if i["kind"] == "decode"}
             external = sum(c.get(EXTERNAL, 0) for c in decodes.values())
             if external >= result["prompt_tokens"] or time.monotonic() > deadline:
@@ -320,6 +330,7 @@ def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, A
         problems.append(
             f"{name} took no part in {result['requests']} requests: it is not behind the router, "
             "or the router holds it for dead"
+            + (f", or {together} requests at once are too few to reach it" if together < 2 * apis else "")
         )
     if params["compare"] and not problems:
         prefill = next(i for i in instances if i["kind"] == "prefill")

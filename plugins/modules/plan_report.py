@@ -21,14 +21,17 @@ options:
   topology:
     description:
       - The topology file. By default the one that the inventory was made from, which is C(pd_cluster.source) of the
-        first host in group C(pd).
+        first host in group C(pd). Hosts in that group that it does not name are an error then, because they come
+        from a second topology.
     type: path
   dest:
     description:
       - Folder for C(plan.json) and C(plan.html), made when it is missing. By default C(plan/<name of the cluster>) in
         the current folder.
-      - A folder inside a folder that is an inventory is refused, because Ansible would read C(plan.json) there as an
-        inventory.
+      - Refused are a folder that C(-i) names and all folders in it, because Ansible would read C(plan.json) there as an
+        inventory. Where C(-i) names a file, its folder itself is refused too, and C(group_vars) and C(host_vars) in it.
+      - Files that are written get mode 0640 and the group that new files in the folder get, for instance that of a
+        folder with the setgid bit. A link in place of a file is replaced, not followed.
     type: path
   apart:
     description:
@@ -49,7 +52,8 @@ attributes:
     details: Of C(plan.json).
 notes:
   - Run it once, on C(localhost); it says the same for every host.
-  - Values of environment variables stand readable in C(plan.json), as they do in the unit files.
+  - Values of environment variables stand readable in C(plan.json), as they do in the unit files. That is why not
+    everybody may read what is written.
   - >-
     C(plan.json) has the keys C(schema) (now 1; it goes up when a key is renamed, removed or means something else),
     C(cluster) (the variable C(pd_cluster), without the findings), C(hosts) (by name, the variable C(pd_host), and
@@ -77,7 +81,7 @@ EXAMPLES = r"""
     - name: Show the plan of a file
       mooncake.pd.plan_report:
         topology: inventories/mine/topology.yml
-        dest: /srv/www/plan
+        dest: /srv/plan/mine
 """
 
 RETURN = r"""

@@ -40,22 +40,26 @@ class Choice:
         return {"where": self.where, "value": self.value, "why": self.why}
 
 
-def _base(bases: tuple[int, ...], size: int, drawn: Spans) -> int:
+def _base(bases: tuple[int, ...], size: int, drawn: Spans) -> tuple[int, str]:
+    """Where to count from, and what that is clear of."""
     taken = [*drawn, EPHEMERAL, NODE_PORTS]
 
     def free(base: int) -> bool:
         return not any(base <= end and start <= base + size - 1 for start, end in taken)
 
-    return next(filter(free, bases), bases[0])
+    found = next(filter(free, bases), None)
+    if found is None:
+        return bases[0], "nothing is clear of all ranges that the variables of Mooncake and HCCL leave"
+    return found, "clear of what Mooncake and HCCL draw from, of NodePorts and of the kernel's ephemeral range"
 
 
 def kv_port(instance: Instance, drawn: Spans) -> Choice:
-    lowest, base = layout.lowest_device(instance), _base(KV_BASES, KV_WINDOW * MOST_DEVICES, drawn)
+    lowest = layout.lowest_device(instance)
+    base, clear = _base(KV_BASES, KV_WINDOW * MOST_DEVICES, drawn)
     return Choice(
         f"{instance.where}.kv_port",
         base + KV_WINDOW * lowest,
-        f"{base} + {KV_WINDOW} x lowest device {lowest}: clear of what Mooncake and HCCL draw from, of NodePorts and "
-        "of the kernel's ephemeral range; instances of one host share no device, so no window.",
+        f"{base} + {KV_WINDOW} x lowest device {lowest}: {clear}; instances of one host share no device, so no window.",
     )
 
 
@@ -69,9 +73,10 @@ def api_port(instance: Instance, device: int) -> Choice:
 
 
 def dp_rpc_port(instance: Instance, drawn: Spans) -> Choice:
-    lowest, base = layout.lowest_device(instance), _base(DP_RPC_BASES, MOST_DEVICES, drawn)
+    lowest = layout.lowest_device(instance)
+    base, clear = _base(DP_RPC_BASES, MOST_DEVICES, drawn)
     return Choice(
         f"{instance.where}.dp_rpc_port",
         base + lowest,
-        f"{base} + lowest device {lowest}: clear of what Mooncake and HCCL draw from.",
+        f"{base} + lowest device {lowest}: {clear}.",
     )

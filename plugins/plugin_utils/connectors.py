@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, PREFILL
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, PREFILL, Companion
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least, value_at
 
 
@@ -134,6 +134,29 @@ BESIDE = {
     "RecomputeCPUOffloadConnector": Beside("0.23.0rc1", only=DECODE),
     "OffloadingConnector": Beside("0.26.0rc1"),
 }
+
+# vllm_ascend/platform.py puts a random part behind it since 0.12.0rc1; before, two instances with one id refuse each
+# other ("Conflict engine id")
+OWN_ENGINE_ID_UNTIL = "0.12.0rc1"
+# vllm_ascend/distributed at the tags: mooncake_store_connector_v1.py up to 0.11.0, pool_scheduler.py since 0.12.0rc1
+_LOOKUP_KEYS = (("0.11.0rc0", "mooncake_rpc_port"), ("0.12.0rc1", "lookup_rpc_port"))
+# before, ranks of an instance on one host take the same socket
+LOOKUP_BY_RANK_SINCE = "0.13.0rc1"
+
+
+def pools(companion: Companion) -> bool:
+    known = BESIDE.get(companion.name)
+    return bool(known and known.lookup_port)
+
+
+def of_mooncake(companion: Companion) -> bool:
+    """Whether a pool keeps its KV in Mooncake's store, as it does by default."""
+    return str(companion.extra_config.get("backend", "mooncake")).lower() == "mooncake"
+
+
+def lookup_key(version: str) -> str:
+    return value_at(_LOOKUP_KEYS, version)
+
 
 _ALONE = "keeps KV in a store; prefill and decode that meet only there are not planned."
 _OLD = "moves KV by rank tables and left vLLM-Ascend with 0.12.0rc1."

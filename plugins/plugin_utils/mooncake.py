@@ -24,6 +24,8 @@ _RPC_VARIABLES = (
     ("0.0", (("MC_MIN_PRC_PORT",), ("MC_MAX_PRC_PORT",))),
     ("0.3.11", (("MC_MIN_RPC_PORT", "MC_MIN_PRC_PORT"), ("MC_MAX_RPC_PORT", "MC_MAX_PRC_PORT"))),
 )
+# mooncake-store/src/real_client.cpp@v0.3.7.post2 and @v0.3.11.post1; held while the client lives
+STORE_CLIENT_PORTS = (12300, 14300)
 # src/transport/ascend_transport/ascend_direct_transport: base 20000; ports of a device, the last one included, lie
 # 1000 apart @v0.3.7.post2 and 100 apart @v0.3.8, which also reads ASCEND_BASE_PORT. Device ids are physical.
 ADXL_BASE = 20000
@@ -39,6 +41,13 @@ def rpc_span(version: str, environment: Environment) -> tuple[int, int]:
 def rpc_pool(version: str, environment: Environment, where: str) -> tuple[Claim, ...]:
     """The transfer engine of every worker takes a random port for its RPC, and for TCP one more for the data."""
     return pool("transfer-rpc", [rpc_span(version, environment)], where)
+
+
+def store_span(environment: Environment) -> tuple[int, int]:
+    return (
+        _number(environment, ("MC_STORE_CLIENT_MIN_PORT",), STORE_CLIENT_PORTS[0]),
+        _number(environment, ("MC_STORE_CLIENT_MAX_PORT",), STORE_CLIENT_PORTS[1]),
+    )
 
 
 def adxl_spans(version: str, environment: Environment, devices: Iterable[int]) -> list[tuple[int, int]]:

@@ -106,6 +106,7 @@ class Plan:
             "master": self._master(),
             "router": self._router(),
             "environment": vllm.shared_environment(topology),
+            "planned_variables": sorted(settings.unalterable(ENGINES[topology.engine.kind])),
         }
 
     def instances(self) -> list[dict[str, Any]]:
@@ -189,8 +190,15 @@ def build_plan(reading: Reading) -> Plan:
         if connector.engine == "vllm_ascend":
             devices.check_devices(topology, report)
         processes = _processes(topology, connector)
-        ports.check_ports(processes, report)
-        choices = [item for one in topology.instances for item in ENGINES[topology.engine.kind].choices(topology, one)]
+        # ports follow devices, so instances that quarrel about those would be told twice
+        if not any(problem.rule in ("devices-overlap", "devices-count") for problem in report.found):
+            ports.check_ports(processes, report)
+        choices = [
+            item
+            for one in topology.instances
+            if not devices.is_absurd(one)
+            for item in ENGINES[topology.engine.kind].choices(topology, one)
+        ]
     if topology:
         waivers.apply_waivers(topology, report)
     report.raise_errors()
@@ -215,6 +223,8 @@ def _processes(topology: Topology, connector: Connector) -> list[Process]:
     engine = ENGINES[topology.engine.kind]
     processes: list[Process] = []
     for instance in topology.instances:
+        if devices.is_absurd(instance):
+            continue
         processes += engine.processes(topology, instance, connector)
     ends = {
         kind: [process.endpoint for process in processes if process.kind == kind and process.endpoint]

@@ -34,6 +34,8 @@ class Claim:
     where: str
     base: int = 0
     held: bool = True
+    # how far from a given value of the key the range begins; a default may lie elsewhere
+    offset: int = 0
 
     def as_dict(self) -> dict[str, str | int]:
         return {
@@ -52,10 +54,19 @@ class Claim:
 
 
 def exact(
-    purpose: str, address: str, port: int, where: str, *, size: int = 1, offset: int = 0, held: bool = True
+    purpose: str,
+    address: str,
+    port: int,
+    where: str,
+    *,
+    size: int = 1,
+    offset: int = 0,
+    held: bool = True,
+    default: int | None = None,
 ) -> Claim:
-    first = port + offset
-    return Claim(purpose, address, first, first + size - 1, "exact", where, port, held)
+    """default: where the range begins as long as the key, which would be port, is not given."""
+    first = port + offset if default is None else default
+    return Claim(purpose, address, first, first + size - 1, "exact", where, port, held, offset)
 
 
 def pool(purpose: str, ranges: Iterable[tuple[int, int]], where: str) -> tuple[Claim, ...]:
@@ -91,7 +102,7 @@ def free_base(hosts: Sequence[tuple[Sequence[Claim], Sequence[Claim]]]) -> int |
     low = high = 0
     for moving, others in hosts:
         for own in moving:
-            first, last = own.first - base, own.last - base
+            first, last = own.offset, own.offset + own.last - own.first
             low, high = min(low, first), max(high, last)
             taken = [(claim.first, claim.last) for claim in others if addresses_meet(claim, own)]
             blocked += [(start - last, end - first) for start, end in (*taken, EPHEMERAL, NODE_PORTS)]

@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 VersionKey = tuple[tuple[int, ...], int, int]
 
-_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:[.-]?(a|b|rc|post)\.?(\d+))?(\+[\w.]+)?")
+_VERSION = re.compile(r"v?([0-9]{1,6}(?:\.[0-9]{1,6})*)(?:[.-]?(a|b|rc|post)\.?([0-9]{1,6}))?(\+[\w.]+)?")
 _PHASE = {"a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
 
 

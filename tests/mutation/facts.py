@@ -184,9 +184,7 @@ class _Releases:
     @staticmethod
     def families(path: Path, top: ast.stmt) -> Iterator[tuple[ast.Constant, str]]:
         """Every version of a definition with the product that it numbers."""
-        of_vllm = path.stem == "options" and _defined(top) in (
-            *("DEAD_OPTIONS", "YOUNG_OPTIONS", "TRANSFER_KEYS", "_FAILURE_POLICY"),
-        )
+        of_vllm = path.parent.name == "options" and _defined(top) in ("DEAD_OPTIONS", "YOUNG_OPTIONS", "TRANSFER_KEYS")
         readers: dict[int, str] = {}
         for node in ast.walk(top):
             words = [text for arg in node.args if (text := _text(arg))] if isinstance(node, ast.Call) else []

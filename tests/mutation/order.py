@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 # module of the planner -> tests to run first, where the name does not say it
 FIRST = {
+    **dict.fromkeys(("additional", "extra", "serve", "spans", "transfer"), ("test_options",)),
+    **dict.fromkeys(("table", "together", "values"), ("test_variables",)),
     "choices": ("test_choices", "test_parallel"),
     "connector": ("test_rules", "test_catalogue", "test_plan"),
     "connectors": ("test_engines", "test_parallel", "test_rules"),

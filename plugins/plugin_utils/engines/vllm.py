@@ -147,13 +147,17 @@ def spelling(argument: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
+# short for options on which instances have to agree (vllm/engine/arg_utils.py)
+_LONG = {"-q": "--quantization", "-ep": "--enable-expert-parallel"}
+
+
 def options(arguments: Iterable[str]) -> dict[str, str]:
     """Every option with the value that wins; behind a switch stands whatever follows it."""
     found = {}
     for argument, following in pairwise((*arguments, "")):
         name, value = spelling(argument)
         if name.startswith("-"):
-            found[name] = following if value is None else value
+            found[_LONG.get(name, name)] = following if value is None else value
     return found
 
 
@@ -228,7 +232,7 @@ def command(
     )
 
 
-def json_text(config: Mapping[str, Any]) -> str:
+def json_text(config: Any) -> str:
     return json.dumps(config, separators=(",", ":"))
 
 

@@ -9,18 +9,27 @@ each host; the first host has the API for all, the others are headless.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import choices as ports_of
 from ansible_collections.mooncake.pd.plugins.plugin_utils import layout, mooncake
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
-from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESIDE, Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import (
+    BESIDE,
+    OWN_ENGINE_ID_UNTIL,
+    Connector,
+    lookup_key,
+    of_mooncake,
+    pools,
+)
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.layout import Part
 from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
-from ansible_collections.mooncake.pd.plugins.plugin_utils.options import DIRECT_OF_OLD, asks_for_direct
+from ansible_collections.mooncake.pd.plugins.plugin_utils.options.extra import DIRECT_OF_OLD, asks_for_direct
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, exact, pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, LogLine, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
@@ -31,7 +40,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import
     Instance,
     Topology,
 )
-from ansible_collections.mooncake.pd.plugins.plugin_utils.variables import (
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.table import (
     ABORT_VARIABLES,
     POOL_HASH_SEED,
     abort_variable,
@@ -40,9 +49,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_lea
 
 # HCCL on the host: HCCL_IF_BASE_PORT and 15 more (hiascend documentation)
 _HCCL_BASE, _HCCL_COUNT = 60000, 16
-# vllm_ascend/platform.py puts a random part behind it since 0.12.0rc1; before, two instances with one id refuse each
-# other ("Conflict engine id")
-_OWN_ENGINE_ID_UNTIL = "0.12.0rc1"
 # "Starting listening on path: tcp://" up to 0.20, "KVCacheSendingThread started listening on path: tcp://" and
 # "KVCacheRecvingLayerThread listening on tcp://" since 0.21.0rc1; one for each worker of the side that binds
 _LISTENING = r"listening on (path: )?tcp://"
@@ -51,10 +57,17 @@ _HEADLESS = LogLine(
     r"Launching \d+ data parallel engine\(s\) in headless mode",
     text="Launching data parallel engine(s) in headless mode",
 )
+# vllm/v1/engine/core.py; comes after the handshake with the head. The time behind it is spelt in several ways.
+_ENGINE_UP = LogLine(
+    r"init engine \(profile, create kv cache, warmup model\) took", text="init engine (profile, ...) took"
+)
 
 UNUSED_KEYS = ("bootstrap_port",)
+# no program reads it
+GROUP_VARIABLE = "MOONCAKE_PD_GROUP"
 PLANNED_VARIABLES = {
     **vllm.RELEASE_VARIABLES,
+    GROUP_VARIABLE: "dp and hosts",
     "VLLM_HOST_IP": "hosts.<name>.address",
     "HCCL_IF_IP": "hosts.<name>.address",
     "ASCEND_RT_VISIBLE_DEVICES": "devices",
@@ -85,14 +98,25 @@ def _drawn(topology: Topology, instance: Instance) -> list[tuple[int, int]]:
     return [
         mooncake.rpc_span(release, environment),
         *mooncake.adxl_spans(release, environment, range(ports_of.MOST_DEVICES)),
-        _hccl_span(environment),
+        *_hccl_spans(environment),
+        *_store_spans(topology, instance.kind, environment),
     ]
 
 
-def _hccl_span(environment: Mapping[str, str]) -> tuple[int, int]:
-    given = environment.get("HCCL_IF_BASE_PORT", "")
-    base = whole(given) or _HCCL_BASE
-    return base, base + _HCCL_COUNT - 1
+def _hccl_spans(environment: Mapping[str, str]) -> list[tuple[int, int]]:
+    """A list of ranges wins over a base; auto lets the kernel choose (hiascend documentation)."""
+    ranges = re.findall(r"(\d{1,5})(?:-(\d{1,5}))?", environment.get("HCCL_HOST_SOCKET_PORT_RANGE", ""))
+    if ranges:
+        return [(int(first), int(last or first)) for first, last in ranges]
+    base = whole(environment.get("HCCL_IF_BASE_PORT", "")) or _HCCL_BASE
+    return [(base, base + _HCCL_COUNT - 1)]
+
+
+def _store_spans(topology: Topology, kind: str, environment: Mapping[str, str]) -> list[tuple[int, int]]:
+    """Clients of Mooncake's store, one for each worker of a pool."""
+    if not any(pools(item) and item.serves(kind) and of_mooncake(item) for item in topology.connector.also):
+        return []
+    return [mooncake.store_span(environment)]
 
 
 @dataclass(frozen=True)
@@ -129,7 +153,18 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         arguments=vllm.arguments(topology, instance),
         shared=vllm.shared_environment(topology),
     )
-    return tuple(_process(group, part) for part in parts if part.host in topology.hosts)
+    made = tuple(_process(group, part) for part in parts if part.host in topology.hosts)
+    return _bound_together(made) if len(parts) > 1 else made
+
+
+def _bound_together(processes: tuple[Process, ...]) -> tuple[Process, ...]:
+    """What changes in one process of a group makes all units of it others, for the group can only start as one."""
+    content = vllm.json_text([[process.argv, process.environment] for process in processes])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return tuple(
+        replace(process, environment=dict(sorted({**process.environment, GROUP_VARIABLE: digest}.items())))
+        for process in processes
+    )
 
 
 def _process(group: _Group, part: Part) -> Process:
@@ -194,16 +229,17 @@ def _api_port(instance: Instance, part: Part) -> int:
 
 def _planned(topology: Topology, instance: Instance, part: Part) -> dict[str, str]:
     host = topology.hosts[part.host]
-    pooled = any(item.name in BESIDE and BESIDE[item.name].lookup_port for item in topology.connector.also)
+    pooled = any(pools(item) for item in topology.connector.also)
     planned = {
         "VLLM_HOST_IP": host.address,
         "HCCL_IF_IP": host.address,
         "ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, part.devices)),
         abort_variable(topology.engine.version, topology.connector.name): str(topology.abort_timeout),
     }
-    if pooled:
+    name, seed = POOL_HASH_SEED
+    if pooled and name not in {**topology.engine_environment, **instance.environment}:
         # keys of the pool are hashes, which Python else salts anew in every process
-        planned |= dict([POOL_HASH_SEED])
+        planned[name] = seed
     if host.interface:
         planned |= dict.fromkeys(INTERFACE_VARIABLES, host.interface)
     return planned
@@ -232,7 +268,8 @@ def _sizes(group: _Group, part: Part, role: str) -> tuple[str, ...]:
 
 
 def _lines(group: _Group, part: Part, role: str, arguments: tuple[str, ...]) -> tuple[LogLine, ...]:
-    lines = [_HEADLESS if role == "headless" else vllm.api_ready(arguments)]
+    # without the second one, a headless process would count as ready before it has met the head
+    lines = [_HEADLESS, _ENGINE_UP] if role == "headless" else [vllm.api_ready(arguments)]
     if group.instance.kind == group.connector.binds:
         workers = len(part.ranks) * layout.workers(group.instance)
         lines.append(LogLine(_LISTENING, workers, "KV thread listening"))
@@ -242,7 +279,7 @@ def _lines(group: _Group, part: Part, role: str, arguments: tuple[str, ...]) -> 
 def _transfer(topology: Topology, instance: Instance, connector: Connector) -> dict[str, Any]:
     version = topology.engine.version
     named: dict[str, Any] = {"kv_port": kv_port(topology, instance)}
-    if instance.engine_id or not at_least(version, _OWN_ENGINE_ID_UNTIL):
+    if instance.engine_id or not at_least(version, OWN_ENGINE_ID_UNTIL):
         named["engine_id"] = instance.engine_id or instance.name
     module = connector.module(version)
     if module:
@@ -251,13 +288,15 @@ def _transfer(topology: Topology, instance: Instance, connector: Connector) -> d
     beside = [companion for companion in topology.connector.also if companion.serves(instance.kind)]
     if not beside:
         return config
-    # the policy is read of the outermost configuration only
-    policy = {key: config.pop(key) for key in ("kv_load_failure_policy",) if key in config}
+    # Both are read of the outermost configuration. vLLM gives the id to every inner one itself, and ends with a
+    # TypeError when one has it already (vllm/distributed/kv_transfer/kv_connector/v1/multi_connector.py).
+    outer: dict[str, Any] = {key: config.pop(key) for key in ("kv_load_failure_policy", "engine_id") if key in config}
+    inner = [config, *(_companion(item, instance, version) for item in beside)]
     return {
         "kv_connector": "MultiConnector",
         "kv_role": config["kv_role"],
-        **policy,
-        "kv_connector_extra_config": {"connectors": [config, *(_companion(item, instance) for item in beside)]},
+        **outer,
+        "kv_connector_extra_config": {"connectors": inner},
     }
 
 
@@ -277,11 +316,11 @@ def _extra_config(topology: Topology) -> dict[str, Any]:
     return extra
 
 
-def _companion(companion: Companion, instance: Instance) -> dict[str, Any]:
+def _companion(companion: Companion, instance: Instance, version: str) -> dict[str, Any]:
     known = BESIDE.get(companion.name)
     extra = dict(companion.extra_config)
     if known and known.lookup_port:
-        extra.setdefault("lookup_rpc_port", str(layout.lowest_device(instance)))
+        extra.setdefault(lookup_key(version), str(layout.lowest_device(instance)))
     role = "kv_both" if known and known.both_roles else vllm.role(instance.kind)
     return {"kv_connector": companion.name, "kv_role": role, "kv_connector_extra_config": extra}
 
@@ -293,7 +332,8 @@ def _claims(group: _Group, part: Part, role: str, environment: Mapping[str, str]
     claims = []
     if role != "headless":
         base = group.head[1]
-        claims.append(exact("api", address, base, f"{where}.api_port", offset=_api_port(instance, part) - base))
+        port = None if instance.api_port else _api_port(instance, part)
+        claims.append(exact("api", address, base, f"{where}.api_port", offset=part.first_local, default=port))
     if instance.kind == group.connector.binds:
         claims.append(_kv_claim(group, part, address))
     if instance.dp > 1 and part.leads:
@@ -302,7 +342,8 @@ def _claims(group: _Group, part: Part, role: str, environment: Mapping[str, str]
     claims += vllm.kv_event_claims(group.arguments, part.ranks[0], len(part.ranks), f"{where}.args")
     claims += mooncake.adxl_pool(release, environment, part.devices, f"{where}.devices")
     claims += mooncake.rpc_pool(release, environment, where)
-    claims += pool("hccl", [_hccl_span(environment)], where)
+    claims += pool("hccl", _hccl_spans(environment), where)
+    claims += pool("store-client", _store_spans(topology, instance.kind, environment), where)
     return tuple(claims)
 
 

@@ -16,10 +16,12 @@ class Rule:
     accept: bool = False
     # some releases end with an error where others only pass over it
     varies: bool = False
+    # about waivers themselves
+    final: bool = False
 
     @property
     def waivable(self) -> bool:
-        return self.accept or self.severity == "warning"
+        return not self.final and (self.accept or self.severity == "warning")
 
 
 def _error(about: str, accept: bool = False) -> Rule:
@@ -68,6 +70,10 @@ RULES = {
     "companion-unknown": _error("what stands beside the connector is known"),
     "companion-version": _error("the release has what stands beside the connector"),
     "companion-side": _error("what stands beside the connector serves that side"),
+    "companion-twice": _error("what stands beside the connector is named once"),
+    "companion-lookup": _error("instances of a host look keys up by numbers of their own"),
+    "engine-id-duplicate": _error("instances have engine ids of their own"),
+    "pool-ranks": _error("ranks of a host look keys up by sockets of their own"),
     "pool-layerwise": _warning("the pool stands beside a connector that it was tried with"),
     "pool-mooncake": _warning("the release of Mooncake is new enough for the pool"),
     "pool-master": _warning("a pool has a master"),
@@ -86,6 +92,7 @@ RULES = {
     "dense-dp": _error("a dense model has dp 1", accept=True),
     "dense-dp-unsure": _warning("a model with dp above 1 is a mixture of experts"),
     "c8-pull": _error("the connector can move a quantised KV cache"),
+    "features-contradict": _error("what is said of the model can be true"),
     "recompute-hybrid": _error("hybrid models fail a request instead of computing it again"),
     "option-differs": _warning("both sides write KV in one form"),
     "speculation-differs": _warning("both sides of a hybrid model speculate alike"),
@@ -146,5 +153,5 @@ RULES = {
     # waivers
     "waiver-unknown": _error("waivers name rules"),
     "waiver-refused": _error("waivers name rules that can be waived"),
-    "waiver-unused": _warning("waivers are needed"),
+    "waiver-unused": Rule("warning", "waivers are needed", final=True),
 }

@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils import layout
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import (
     BESIDE,
     CONNECTORS,
+    LOOKUP_BY_RANK_SINCE,
     NOT_PLANNED,
+    OWN_ENGINE_ID_UNTIL,
     Connector,
     connectors_of,
     names_at,
+    of_mooncake,
+    pools,
     there,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
@@ -22,7 +27,13 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.releases import (
     pool_needs_mooncake,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.fields import suggestion
-from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Companion, Topology
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
+    DECODE,
+    PREFILL,
+    Companion,
+    Instance,
+    Topology,
+)
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least, version_key
 
 
@@ -91,15 +102,68 @@ def check_connector(topology: Topology, report: Report) -> Connector | None:
             f"{connector.name} cannot move KV over {choice.protocol}.",
             f"choose {' or '.join(connector.protocols)}, or leave the key out for {connector.protocols[0]}.",
         )
-    for companion in choice.also:
+    for index, companion in enumerate(choice.also):
         _check_companion(topology, connector, companion, report)
+        earlier = [other for other in choice.also[:index] if other.name == companion.name]
+        if any(other.serves(kind) and companion.serves(kind) for other in earlier for kind in (PREFILL, DECODE)):
+            report.error(
+                "companion-twice",
+                f"{companion.where}.name",
+                f"{companion.name} stands there already, and both would take the same sockets.",
+                "name it once for each side.",
+            )
+    _check_lookup(topology, report)
+    if not at_least(engine.version, OWN_ENGINE_ID_UNTIL):
+        _check_engine_ids(topology, report)
     return connector
+
+
+def _check_lookup(topology: Topology, report: Report) -> None:
+    """A number that the operator gives is the same for all instances."""
+    for companion in topology.connector.also:
+        given = [key for key in ("lookup_rpc_port", "mooncake_rpc_port") if key in companion.extra_config]
+        if not given or not pools(companion):
+            continue
+        owner: dict[str, Instance] = {}
+        for instance in topology.instances:
+            for host in instance.places if companion.serves(instance.kind) else ():
+                twin = owner.setdefault(host, instance)
+                if twin is not instance:
+                    report.error(
+                        "companion-lookup",
+                        f"{companion.where}.extra_config.{given[0]}",
+                        f"{instance.name} and {twin.name} on {host} would take the same socket to look keys up.",
+                        "remove it; the plan gives every instance a number of its own.",
+                    )
+
+
+def _check_engine_ids(topology: Topology, report: Report) -> None:
+    owner: dict[str, Instance] = {}
+    for instance in topology.instances:
+        effective = instance.engine_id or instance.name
+        twin = owner.setdefault(effective, instance)
+        if twin is not instance:
+            report.error(
+                "engine-id-duplicate",
+                f"{instance.where}.engine_id",
+                f"{effective} is also the id of {twin.name}: vllm-ascend {topology.engine.version} ends with "
+                '"Conflict engine id".',
+                "give each instance an id of its own, or leave it out.",
+            )
 
 
 def _check_companion(topology: Topology, connector: Connector, companion: Companion, report: Report) -> None:
     engine = topology.engine
     at = f"{companion.where}.name"
-    known = BESIDE.get(companion.name) if engine.kind == "vllm_ascend" else None
+    if engine.kind != "vllm_ascend":
+        report.error(
+            "companion-unknown",
+            at,
+            f"{engine.kind} takes no connector beside {connector.name}.",
+            "remove connector.also.",
+        )
+        return
+    known = BESIDE.get(companion.name)
     if known is None:
         report.error(
             "companion-unknown",
@@ -136,7 +200,17 @@ def _check_pool(topology: Topology, connector: Connector, companion: Companion, 
             "(vllm-ascend#7085).",
             "use MooncakeConnectorV1, or prove that your release can.",
         )
-    if companion.extra_config.get("backend", "mooncake") != "mooncake":
+    if not at_least(topology.engine.version, LOOKUP_BY_RANK_SINCE):
+        for instance in topology.instances:
+            if companion.serves(instance.kind) and layout.local_ranks(instance) > 1:
+                report.error(
+                    "pool-ranks",
+                    f"{instance.where}.dp",
+                    f"with {companion.name} of vllm-ascend {topology.engine.version} all ranks on a host take the same "
+                    "socket to look keys up.",
+                    f"use {LOOKUP_BY_RANK_SINCE} or later, or one rank on each host.",
+                )
+    if not of_mooncake(companion):
         return
     needed = pool_needs_mooncake(topology.engine.version)
     if needed and not at_least(topology.mooncake.version, needed):

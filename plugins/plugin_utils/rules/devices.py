@@ -7,20 +7,40 @@ from __future__ import annotations
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import layout
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
-from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance, Topology
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
+    MOST_RANKS,
+    Instance,
+    Topology,
+)
 
 
 def check_devices(topology: Topology, report: Report) -> None:
     owner: dict[tuple[str, int], Instance] = {}
     for instance in topology.instances:
         _check_count(instance, report)
+        if is_absurd(instance):
+            continue
         for host in dict.fromkeys(instance.places):
             _check_host(topology, instance, host, owner, report)
     _check_generations(topology, report)
 
 
+def is_absurd(instance: Instance) -> bool:
+    """More workers on a host than any host has NPUs; counting them all out would take minutes."""
+    return layout.local_ranks(instance) * layout.workers(instance) > MOST_RANKS
+
+
 def _check_count(instance: Instance, report: Report) -> None:
-    needed, own = layout.local_ranks(instance) * layout.workers(instance), layout.devices(instance)
+    needed = layout.local_ranks(instance) * layout.workers(instance)
+    if is_absurd(instance):
+        report.error(
+            "devices-beyond",
+            f"{instance.where}.devices",
+            f"{instance.name} needs {needed} devices on a host, and no host has that many.",
+            "use smaller sizes or more hosts.",
+        )
+        return
+    own = layout.devices(instance)
     if len(own) != needed:
         sizes = " x ".join(
             f"{size} {getattr(instance, size)}" for size in ("tp", "pp", "pcp") if getattr(instance, size) > 1

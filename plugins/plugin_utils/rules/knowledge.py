@@ -9,23 +9,27 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESIDE, Connector
-from ansible_collections.mooncake.pd.plugins.plugin_utils.options import (
+from ansible_collections.mooncake.pd.plugins.plugin_utils.findings import Finding
+from ansible_collections.mooncake.pd.plugins.plugin_utils.options.extra import (
     DIRECT_OF_OLD,
     asks_for_direct,
-    check_arguments,
     check_extra_config,
-    check_options,
-    check_transfer_config,
 )
+from ansible_collections.mooncake.pd.plugins.plugin_utils.options.serve import check_arguments, check_options
+from ansible_collections.mooncake.pd.plugins.plugin_utils.options.transfer import check_transfer_config
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
 from ansible_collections.mooncake.pd.plugins.plugin_utils.releases import vllm_of
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance, Topology
-from ansible_collections.mooncake.pd.plugins.plugin_utils.variables import Finding, check_together, check_variable
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.table import POOL_HASH_SEED
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.together import check_together
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.values import check_variable
 
 # Variables that both ends of a link have to agree on: what breaks when they do not.
 _LINK = "the two ends of a link then speak of different networks, and the first transfer ends with status 103900"
 _TIMES = "the side with the smaller value gives up while the other still waits (HIXL FAQ, vllm-ascend#7401)"
+_HASHES = "keys of the pool are hashes, and nothing that one stores the other ever finds"
 _EQUAL_VARIABLES = {
+    POOL_HASH_SEED[0]: ("error", _HASHES),
     "HCCL_INTRA_ROCE_ENABLE": ("error", _LINK),
     "HCCL_INTRA_PCIE_ENABLE": ("error", _LINK),
     **dict.fromkeys(

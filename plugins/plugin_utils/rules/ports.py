@@ -50,6 +50,15 @@ def check_ports(processes: Sequence[Process], report: Report) -> None:
                 by_key[claim.where] = claim
     for claim in by_key.values():
         _check_range(claim, report)
+    for process in processes:
+        for claim in process.claims:
+            if claim.kind == "pool" and claim.last > MAX_PORT:
+                report.error(
+                    "port-out-of-range",
+                    claim.where,
+                    f"{claim.purpose} draws from {claim.text()}, but ports end at {MAX_PORT}.",
+                    "give the variable that moves it a smaller value.",
+                )
 
 
 def _overlaps(claims: Sequence[Owned]) -> Iterator[tuple[Owned, Owned]]:
@@ -100,7 +109,7 @@ class _Advice:
         value = free_base(split)
         if value is not None:
             for host, (moving, others) in zip(hosts, split, strict=True):
-                self.by_host[host] = [*others, *(_shifted(claim, value - claim.base) for claim in moving)]
+                self.by_host[host] = [*others, *(_moved(claim, value) for claim in moving)]
         return value
 
 
@@ -108,8 +117,9 @@ def _moves(claim: Claim, where: str) -> bool:
     return claim.where == where and claim.kind == "exact"
 
 
-def _shifted(claim: Claim, by: int) -> Claim:
-    return replace(claim, first=claim.first + by, last=claim.last + by, base=claim.base + by)
+def _moved(claim: Claim, value: int) -> Claim:
+    first = value + claim.offset
+    return replace(claim, first=first, last=first + claim.last - claim.first, base=value)
 
 
 def _names(hosts: Sequence[str]) -> str:

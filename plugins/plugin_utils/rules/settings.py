@@ -12,7 +12,8 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Conn
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES, EngineKind
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
-from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance, Topology
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import EXTERNAL, Instance, Topology
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.table import POOL_HASH_SEED
 
 _HIDES_LINES = "hides the lines by which a start is proven, so the start would never count as done."
 _SHOWS_LINES = "use info or remove it."
@@ -23,6 +24,8 @@ def check_settings(topology: Topology, connector: Connector, report: Report) -> 
     engine = ENGINES[topology.engine.kind]
     _check_arguments("engine_args", topology.engine_args, report)
     _check_variables("engine_environment", topology.engine_environment, engine.PLANNED_VARIABLES, report)
+    if connector.engine == "vllm_cpu":
+        _check_npu_keys(topology, report)
     if any(host.interface for host in topology.hosts.values()):
         planned = dict.fromkeys(engine.INTERFACE_VARIABLES, "hosts.<name>.interface")
         _check_variables("engine_environment", topology.engine_environment, planned, report)
@@ -32,6 +35,35 @@ def check_settings(topology: Topology, connector: Connector, report: Report) -> 
             f"{instance.where}.environment", instance.environment, _planned(topology, instance, engine), report
         )
         _check_idle_keys(topology, instance, connector, engine, report)
+
+
+# they move ports that the plan has counted with; in topology.yml it sees them
+_MOVE_PORTS = (
+    *("ASCEND_BASE_PORT", "HCCL_IF_BASE_PORT", "HCCL_HOST_SOCKET_PORT_RANGE", "VLLM_PORT"),
+    *("MC_MIN_RPC_PORT", "MC_MAX_RPC_PORT", "MC_MIN_PRC_PORT", "MC_MAX_PRC_PORT"),
+    *("MC_STORE_CLIENT_MIN_PORT", "MC_STORE_CLIENT_MAX_PORT"),
+)
+
+
+def unalterable(engine: EngineKind) -> set[str]:
+    """Variables that settings of a host may not change behind the plan's back."""
+    own = {*engine.PLANNED_VARIABLES, *engine.INTERFACE_VARIABLES}
+    return {*own, *_MOVE_PORTS, *vllm.REFUSED_VARIABLES, *vllm.LOG_LEVEL_VARIABLES, POOL_HASH_SEED[0]}
+
+
+def _check_npu_keys(topology: Topology, report: Report) -> None:
+    told = {
+        "connector.extra_config": bool(topology.connector.extra_config),
+        "engine.data_parallel": topology.engine.data_parallel != EXTERNAL,
+        "hardware": topology.hardware is not None,
+        **{f"{host.where}.chips": host.chips is not None for host in topology.hosts.values()},
+        **{f"{host.where}.generation": host.generation is not None for host in topology.hosts.values()},
+    }
+    for where, given in told.items():
+        if given:
+            report.error(
+                "key-without-effect", where, "means nothing to vllm_cpu, which has no NPUs.", "remove the key."
+            )
 
 
 def _planned(topology: Topology, instance: Instance, engine: EngineKind) -> Mapping[str, str]:

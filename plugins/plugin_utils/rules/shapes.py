@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
-from ansible_collections.mooncake.pd.plugins.plugin_utils.options import speculative_tokens
+from ansible_collections.mooncake.pd.plugins.plugin_utils.options.serve import speculative_tokens
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, Instance, Topology
 
@@ -34,13 +34,15 @@ def check_shapes(topology: Topology, connector: Connector, report: Report) -> No
         for side in (topology.prefill, topology.decode):
             _check_alike(side, report)
         _check_features(topology, connector, report)
-    for decode in topology.decode[: 1 if ascend else None]:
-        for prefill in topology.prefill[:1]:
+    for prefill in topology.prefill[:1]:
+        for decode in topology.decode[: 1 if ascend else None]:
             _check_tp(prefill, decode, ascend, report)
             if ascend:
                 _check_dcp(topology, prefill, decode, report)
-            _check_equal_options(topology, prefill, decode, report)
-            _check_speculation(topology, prefill, decode, report)
+        for other in (*topology.prefill[1:], *topology.decode):
+            _check_equal_options(topology, prefill, other, report)
+            _check_speculation(topology, prefill, other, report)
+    _check_speculating_prefill(topology, report)
 
 
 def _check_single(instance: Instance, report: Report) -> None:
@@ -68,7 +70,8 @@ def _check_instance(topology: Topology, instance: Instance, connector: Connector
         report.error(
             "shape-hosts",
             f"{instance.where}.dp",
-            f"dp {instance.dp} cannot be dealt out evenly to {places} hosts, and a rank never spans hosts.",
+            f"dp {instance.dp} cannot be dealt out evenly to {places} hosts, and the plan has no rank that spans "
+            "hosts (--nnodes).",
             f"choose a multiple of {places}, or other hosts.",
         )
     if instance.kind == DECODE:
@@ -159,12 +162,15 @@ def _check_dcp(topology: Topology, prefill: Instance, decode: Instance, report: 
 
 def _check_features(topology: Topology, connector: Connector, report: Report) -> None:
     features = topology.model.features
+    if {"dense", "moe"} <= set(features):
+        report.error(
+            "features-contradict",
+            "model.features",
+            "a model is dense or a mixture of experts, not both.",
+            "remove the one that it is not.",
+        )
     for instance in topology.instances:
-        if (
-            instance.dp == 1
-            or "moe" in features
-            or "--enable-expert-parallel" in vllm.options(vllm.arguments(topology, instance))
-        ):
+        if instance.dp == 1 or "moe" in features:
             continue
         if "dense" in features:
             report.error(
@@ -174,7 +180,7 @@ def _check_features(topology: Topology, connector: Connector, report: Report) ->
                 'ends with "conflicting data parallel size" and takes the same kv ports (vllm-ascend#8344, #8345).',
                 "set dp to 1 and add instances instead.",
             )
-        else:
+        elif "--enable-expert-parallel" not in vllm.options(vllm.arguments(topology, instance)):
             report.warning(
                 "dense-dp-unsure",
                 f"{instance.where}.dp",
@@ -200,36 +206,43 @@ def _check_features(topology: Topology, connector: Connector, report: Report) ->
                 )
 
 
-def _check_equal_options(topology: Topology, prefill: Instance, decode: Instance, report: Report) -> None:
-    one, other = (vllm.options(vllm.arguments(topology, side)) for side in (prefill, decode))
+def _check_equal_options(topology: Topology, first: Instance, other: Instance, report: Report) -> None:
+    given, here = (vllm.options(vllm.arguments(topology, instance)) for instance in (first, other))
     for name in _EQUAL:
-        if one.get(name) != other.get(name):
+        if given.get(name) != here.get(name):
             report.warning(
                 "option-differs",
-                f"{decode.where}.args",
-                f"{name} is {other.get(name, 'not given')} here and {one.get(name, 'not given')} for {prefill.where}: "
-                "decode reads the KV of prefill as it stands.",
+                f"{other.where}.args",
+                f"{name} is {here.get(name, 'not given')} here and {given.get(name, 'not given')} for {first.where}: "
+                "one reads the KV of the other as it stands.",
                 f"give {name} once, in engine_args.",
             )
 
 
-def _check_speculation(topology: Topology, prefill: Instance, decode: Instance, report: Report) -> None:
-    """docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md@182b75ea, parameter notes."""
-    one = speculative_tokens(vllm.arguments(topology, prefill))
-    other = speculative_tokens(vllm.arguments(topology, decode))
-    if "hybrid" in topology.model.features:
-        if one != other:
-            report.warning(
-                "speculation-differs",
-                f"{decode.where}.args",
-                f"num_speculative_tokens is {other or 0} here and {one or 0} for {prefill.where}, but a hybrid model "
-                "needs the same on both sides.",
-                "give --speculative-config once, in engine_args.",
-            )
-    elif one is not None and one != 1:
+def _check_speculation(topology: Topology, first: Instance, other: Instance, report: Report) -> None:
+    if "hybrid" not in topology.model.features:
+        return
+    given, here = (speculative_tokens(vllm.arguments(topology, instance)) for instance in (first, other))
+    if given != here:
         report.warning(
-            "speculation-prefill",
-            f"{prefill.where}.args",
-            f"num_speculative_tokens is {one}, but prefill takes 1, however many decode takes.",
-            "set it to 1 for prefill.",
+            "speculation-differs",
+            f"{other.where}.args",
+            f"num_speculative_tokens is {here or 0} here and {given or 0} for {first.where}, but a hybrid model "
+            "needs the same on both sides.",
+            "give --speculative-config once, in engine_args.",
         )
+
+
+def _check_speculating_prefill(topology: Topology, report: Report) -> None:
+    """docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md@182b75ea, parameter notes."""
+    if "hybrid" in topology.model.features:
+        return
+    for prefill in topology.prefill:
+        tokens = speculative_tokens(vllm.arguments(topology, prefill))
+        if tokens is not None and tokens != 1:
+            report.warning(
+                "speculation-prefill",
+                f"{prefill.where}.args",
+                f"num_speculative_tokens is {tokens}, but prefill takes 1, however many decode takes.",
+                "set it to 1 for prefill.",
+            )

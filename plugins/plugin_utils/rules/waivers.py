@@ -30,9 +30,11 @@ def apply_waivers(topology: Topology, report: Report) -> None:
                 "mend what the rule finds.",
             )
         elif not report.waive(waiver.rule, waiver.where, waiver.reason):
+            elsewhere = [problem.where for problem in report.found if problem.rule == waiver.rule]
             report.warning(
                 "waiver-unused",
                 waiver.place,
-                f"{waiver.rule} finds nothing{f' at {waiver.where}' if waiver.where else ''} any more.",
-                "remove the waiver, so that it does not hide a later finding.",
+                f"{waiver.rule} finds nothing{f' at {waiver.where}' if waiver.where else ''}"
+                f"{', but at ' + ', '.join(elsewhere[:3]) if elsewhere else ' any more'}.",
+                "correct where." if elsewhere else "remove the waiver, so that it does not hide a later finding.",
             )

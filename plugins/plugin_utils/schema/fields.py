@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
@@ -17,6 +18,9 @@ from typing import Any
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import MAX_PORT
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import normal
+
+# larger than any size or timeout that makes sense; what is beyond would only keep the controller busy
+MOST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Key:
     section: Any = None
     hint: str = ""
     least: int = 1
+    most: int = MOST
 
     @property
     def required(self) -> bool:
@@ -41,11 +46,12 @@ def key(
     section: Any = None,
     hint: str = "",
     least: int = 1,
+    most: int = MOST,
 ) -> Any:
     """A key of the file. hint says what it means for the plan when a required key is missing."""
     # called from the bodies of the dataclasses
     # pylint: disable-next=invalid-field-call
-    return field(metadata={"key": Key(kind, default, choices, section, hint, least)})
+    return field(metadata={"key": Key(kind, default, choices, section, hint, least, most)})
 
 
 def keys(section: Any) -> dict[str, Key]:
@@ -174,11 +180,15 @@ def _kind_of(value: Any) -> str:
         return f"the text {str(value)!r}"
     if isinstance(value, (int, float)):
         return f"the number {value}"
-    if value is None:
-        return "nothing"
-    return "a mapping" if isinstance(value, Mapping) else "a list"
+    if isinstance(value, (Mapping, list, tuple)):
+        return "a mapping" if isinstance(value, Mapping) else "a list"
+    if type(value).__name__ in _ENCRYPTED:
+        return "an encrypted value"
+    return "nothing" if value is None else f"a {type(value).__name__}"
 
 
+# what Ansible makes of !vault, since 2.19 and before
+_ENCRYPTED = ("EncryptedString", "AnsibleVaultEncryptedUnicode")
 _QUOTE_NAME = 'give it a name, in quotes if YAML would read something else in it, such as "1" or "no".'
 
 
@@ -207,6 +217,8 @@ def _integer(value: Any, spec: Key) -> int:
         raise _Wrong(f"has to be a whole number, not {_kind_of(value)}.", "write the number alone, without quotes.")
     if value < spec.least:
         raise _Wrong(f"is {value}, but at least {spec.least} is needed.", f"set {spec.least} or more.", "schema-range")
+    if value > spec.most:
+        raise _Wrong(f"is {value}, but at most {spec.most} makes sense.", f"set {spec.most} or less.", "schema-range")
     return int(value)
 
 
@@ -223,7 +235,7 @@ def _version(value: Any, spec: Key) -> str:
         raise _Wrong(
             f"was read as the number {value}, which drops final zeros.",
             f'put it into quotes: "{value}".',
-            instead=str(value),
+            instead=str(value) if math.isfinite(value) else None,
         )
     text = _text(value, spec)
     try:
@@ -263,6 +275,8 @@ def _items(value: Any, convert: Callable[[Any], Any], what: str) -> tuple[Any, .
 
 def _word(value: Any) -> str:
     """Text as a program sees it: a number is fine, a YAML true is not, for programs differ in how they spell it."""
+    if type(value).__name__ in _ENCRYPTED:
+        raise _Wrong(_IN_CLEAR, _ELSEWHERE)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise _Wrong(
             f"holds {_kind_of(value)}, but has to hold texts or numbers.", 'put it into quotes, such as "1" or "true".'
@@ -295,6 +309,32 @@ def _variables(value: Any, spec: Key) -> dict[str, str]:
     return {str(name): _word(item) for name, item in value.items()}
 
 
+_IN_CLEAR = "holds an encrypted value, which would stand readable in a unit file."
+_ELSEWHERE = "keep secrets out of arguments and variables; let the program read them from a file that only it may read."
+
+
+def _json(value: Any, spec: Key) -> dict[str, Any]:
+    """A mapping that becomes JSON, so what YAML alone knows, such as dates, cannot stand in it."""
+    return {name: _json_value(item) for name, item in _mapping(value, spec).items()}
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        _check_names(value)
+        return {str(name): _json_value(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_value(item) for item in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if type(value).__name__ in _ENCRYPTED:
+        raise _Wrong(_IN_CLEAR, _ELSEWHERE)
+    raise _Wrong(f"holds {_kind_of(value)}, which JSON does not know.", "put it into quotes.")
+
+
 def _mapping(value: Any, spec: Key) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise _Wrong(
@@ -322,4 +362,5 @@ _SCALARS: dict[str, Callable[[Any, Key], Any]] = {
     "numbers": _numbers,
     "variables": _variables,
     "mapping": _mapping,
+    "json": _json,
 }

@@ -19,6 +19,8 @@ PREFILL, DECODE = "prefill", "decode"
 # API on the first of them
 EXTERNAL, INTERNAL = "external", "internal"
 STYLES = (EXTERNAL, INTERNAL)
+# ranks, workers of a rank, or NPUs of a host
+MOST_RANKS = 1024
 # what a model is like, as far as it decides what can be planned
 FEATURES = ("dense", "moe", "mla", "hybrid", "sparse", "c8")
 
@@ -37,7 +39,7 @@ class Companion:
     where: str
     name: str = key("text", hint="it is the kv_connector of the configuration")
     side: str = key("text", "both", choices=("both", PREFILL, DECODE))
-    extra_config: Mapping[str, Any] = key("mapping", {})
+    extra_config: Mapping[str, Any] = key("json", {})
 
     def serves(self, kind: str) -> bool:
         return self.side in ("both", kind)
@@ -47,7 +49,7 @@ class Companion:
 class ConnectorChoice:
     name: str = key("text", hint="it decides who listens for whom")
     protocol: str | None = key("text", None, choices=("tcp", "rdma", "ascend"))
-    extra_config: Mapping[str, Any] = key("mapping", {})
+    extra_config: Mapping[str, Any] = key("json", {})
     also: tuple[Companion, ...] = key("sections", (), section=Companion)
 
 
@@ -66,7 +68,7 @@ class Model:
 @dataclass(frozen=True)
 class Hardware:
     generation: str = key("text", choices=tuple(GENERATIONS), hint="it decides how many NPUs a host has")
-    chips: int | None = key("integer", None)
+    chips: int | None = key("integer", None, most=MOST_RANKS)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Host:
     address: str = key("address", hint="processes bind it and peers connect to it")
     interface: str | None = key("text", None)
     generation: str | None = key("text", None, choices=tuple(GENERATIONS))
-    chips: int | None = key("integer", None)
+    chips: int | None = key("integer", None, most=MOST_RANKS)
     vars: Mapping[str, Any] = key("mapping", {})
 
 
@@ -88,12 +90,12 @@ class Instance:
     host: str | None = key("text", None)
     hosts: tuple[str, ...] = key("names", ())
     data_parallel: str | None = key("text", None, choices=STYLES)
-    tp: int = key("integer", 1)
-    dp: int = key("integer", 1)
-    pp: int = key("integer", 1)
-    pcp: int = key("integer", 1)
-    dcp: int = key("integer", 1)
-    devices: tuple[int, ...] | None = key("numbers", None, least=0)
+    tp: int = key("integer", 1, most=MOST_RANKS)
+    dp: int = key("integer", 1, most=MOST_RANKS)
+    pp: int = key("integer", 1, most=MOST_RANKS)
+    pcp: int = key("integer", 1, most=MOST_RANKS)
+    dcp: int = key("integer", 1, most=MOST_RANKS)
+    devices: tuple[int, ...] | None = key("numbers", None, least=0, most=MOST_RANKS)
     api_port: int | None = key("port", None)
     bootstrap_port: int | None = key("port", None)
     kv_port: int | None = key("port", None)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,30 @@ def test_topology_of_the_inventory_is_found_through_one_host(shown: Shown, topol
     assert hostvars.asked == ("control",)
 
 
+def test_a_second_topology_in_the_inventory_is_refused(shown: Shown, topology: Path, tmp_path: Path) -> None:
+    # as Ansible has it: the last topology's pd_cluster is every host's
+    hosts = ("q1", "q2", "q3", "q4", "control", "p1", "d1")
+    task_vars = {
+        "groups": {"pd": list(hosts)},
+        "hostvars": {host: {"pd_cluster": {"source": str(topology)}} for host in hosts},
+        "ansible_inventory_sources": ("/inv/a", str(topology.parent)),
+    }
+    said = (
+        rf"\(/inv/a, {topology.parent}\) is made of more than one topology: {topology} does not name q1, q2, q3 and 1"
+    )
+    with pytest.raises(
+        AnsibleActionFail, match=rf"{said} more of group pd, .* also another one .* one inventory a run"
+    ):
+        run(task_vars)
+    assert not (tmp_path / "plan").exists()
+    # a host that tells its own file
+    task_vars["hostvars"]["q2"] = {"pd_cluster": {"source": "/inv/a/topology.yml"}}
+    with pytest.raises(AnsibleActionFail, match=r"so there is also /inv/a/topology\.yml\. Mend"):
+        run(task_vars)
+    # the file that was asked for is shown, whatever the inventory is
+    assert run(task_vars, topology=topology)["summary"]["hosts"] == 3
+
+
 def test_other_name_of_a_cluster_cannot_lead_out_of_the_folder(shown: Shown, topology: Path, tmp_path: Path) -> None:
     for name, folder in (("../../etc", "etc"), ("a b/c", "a-b-c"), ("..", "cluster"), ("集群", "集群")):
         topology.write_text(yaml.safe_dump({**topologies.cpu(), "name": name}))
@@ -140,8 +165,64 @@ def test_a_folder_inside_of_an_inventory_is_refused(shown: Shown, topology: Path
         with pytest.raises(AnsibleActionFail, match=r"lies in the inventory .* Mend: choose a folder outside"):
             run({"ansible_inventory_sources": (str(inventory),)}, topology=topology, dest=dest)
     assert [path.name for path in inventory.iterdir()] == ["topology.yml"]
-    # a file is not read for what lies beside it
-    run({"ansible_inventory_sources": (str(topology), "host1,")}, topology=topology, dest=inventory / "plan")
+    # the default is no exception
+    with pytest.raises(AnsibleActionFail, match="lies in the inventory"):
+        run({"ansible_inventory_sources": (str(tmp_path),)}, topology=topology)
+
+
+def test_the_folder_of_an_inventory_file_and_its_variables_are_refused(
+    shown: Shown, topology: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inventory = topology.parent
+    sources = {"ansible_inventory_sources": (str(topology), "host1,")}
+    (tmp_path / "link").symlink_to(inventory)
+    for dest in (inventory, tmp_path / "link", inventory / "group_vars", inventory / "host_vars" / "p1"):
+        with pytest.raises(AnsibleActionFail, match=rf"lies in the inventory {inventory}, .* Mend: choose a folder"):
+            run(sources, topology=topology, dest=dest)
+    assert [path.name for path in inventory.iterdir()] == ["topology.yml"]
+    # a list of hosts is no folder; what lies deeper beside a file is not read
+    run(sources, topology=topology, dest=tmp_path)
+    run(sources, topology=topology, dest=inventory / "deeper")
+    for folder in (tmp_path, inventory):
+        monkeypatch.chdir(folder)
+        run(sources, topology=topology)
+        assert (folder / "plan" / "lab" / "plan.json").is_file()
+
+
+def test_links_are_replaced_and_not_followed(shown: Shown, topology: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    victims = [tmp_path / name for name in ("json", "html", "new")]
+    for victim, name in zip(victims, ("plan.json", "plan.html", ".plan.html.new"), strict=True):
+        victim.write_text("mine")
+        victim.chmod(0o600)
+        (folder / name).symlink_to(victim)
+    run(topology=topology, dest=folder)
+    assert [(victim.read_text(), victim.stat().st_mode & 0o777) for victim in victims] == [("mine", 0o600)] * 3
+    assert not any((folder / name).is_symlink() for name in ("plan.json", "plan.html"))
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_mode_does_not_depend_on_the_umask(umask: int, shown: Shown, topology: Path, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        run(topology=topology, dest="out")
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in (tmp_path / "out").iterdir()}
+    assert modes == {"plan.json": "0o640", "plan.html": "0o640"}
+
+
+def test_nothing_is_left_of_a_file_that_cannot_be_written(
+    shown: Shown, topology: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: str, dest: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(AnsibleActionFail, match=r"out/plan\.json cannot be written: No space left on device\. Mend"):
+        run(topology=topology, dest="out")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_topology_that_cannot_be_planned_is_the_whole_report(shown: Shown, topology: Path) -> None:

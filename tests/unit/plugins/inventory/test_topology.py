@@ -189,6 +189,12 @@ def test_broken_yaml_is_reported_by_ansible(plugin, written):
         parse(plugin, written("plugin: [\n"))
 
 
+def test_a_second_topology_is_refused(plugin, written):
+    first = parse(plugin, written(cpu()))
+    with pytest.raises(AnsibleParserError, match="is the second topology of this run"):
+        plugin.parse(first, DataLoader(), written({**cpu(), "name": "other"}))
+
+
 def test_warnings_are_shown(plugin, written, monkeypatch):
     shown = []
     monkeypatch.setattr(plugin.display, "warning", lambda text, *_args, **_options: shown.append(text))
@@ -207,6 +213,7 @@ TYPES = {
     "port": ("int", None),
     "section": ("dict", None),
     "mapping": ("dict", None),
+    "json": ("dict", None),
     "variables": ("dict", None),
     "named": ("dict", None),
     "sections": ("list", "dict"),

@@ -35,8 +35,11 @@ class Fake:
         self.raw_metrics = None
         self.stalls = None  # a streamed answer's bytes, after which nothing comes
         self.go_on = threading.Event()
-        self.least_load = False  # a request that comes while another one runs goes to d2
+        self.least_load = False  # a request that comes while as many as `apart` others run goes to d2
+        self.apart = 1
         self.running = 0
+        self.most = 0  # requests that ran at the same time
+        self.meet = None  # readings of metrics that wait for each other
         self.second = 0
         self.lock = threading.Lock()
         self.keys = set()  # (first part of the path, Authorization)
@@ -62,6 +65,11 @@ class Fake:
 
             def do_GET(self):
                 self.seen()
+                if fake.meet is not None:
+                    fake.meet.wait(2)
+                if self.path.startswith("/late"):
+                    time.sleep(0.2)
+                    return self.send_raw(b"rubbish\r\n\r\n")
                 if fake.raw_metrics is not None:
                     return self.send_raw(fake.raw_metrics)
                 name = "vllm:prompt_tokens_by_source_total"
@@ -78,10 +86,11 @@ class Fake:
             def count(self, tokens):
                 with fake.lock:
                     fake.running += 1
+                    fake.most = max(fake.most, fake.running)
                     fake.prefilled += tokens
                     if fake.recompute:
                         fake.local += tokens
-                    elif fake.least_load and fake.running > 1:
+                    elif fake.least_load and fake.running > fake.apart:
                         fake.second += tokens
                     else:
                         fake.external += tokens
@@ -224,6 +233,65 @@ def test_an_instance_that_is_asked_only_under_load_takes_part(fake):
     problems, result = prove(fake, instances=instances)
     assert problems == []
     assert result["requests"] == 5
+
+
+def test_an_instance_behind_the_many_apis_of_another_takes_part(fake):
+    fake.least_load = True
+    instances = [
+        {"name": "p1", "kind": "prefill", "api_urls": [fake.url + "/p1"]},
+        {"name": "d1", "kind": "decode", "api_urls": [fake.url + "/d1", *(fake.url + "/idle" for _rank in range(3))]},
+        {"name": "d2", "kind": "decode", "api_urls": [fake.url + "/d2"]},
+    ]
+    fake.apart = 4  # one for each API of d1
+    problems, result = prove(fake, instances=instances)
+    assert problems == []
+    assert result["requests"] == 11
+
+
+def test_requests_at_once_have_a_bound(fake, monkeypatch):
+    monkeypatch.setattr(kv_proof, "AT_ONCE", 3)
+    fake.least_load = True
+    instances = [
+        {"name": "p1", "kind": "prefill", "api_urls": [fake.url + "/p1"]},
+        {"name": "d1", "kind": "decode", "api_urls": [fake.url + "/d1"]},
+        *({"name": f"d{n}", "kind": "decode", "api_urls": [fake.url + "/idle"]} for n in range(3, 10)),
+    ]
+    problems, result = prove(fake, instances=instances)
+    assert fake.most == 3
+    assert result["requests"] == 16
+    assert problems[0] == (
+        "d3 took no part in 16 requests: it is not behind the router, or the router holds it for dead, "
+        "or 3 requests at once are too few to reach it"
+    )
+
+
+def test_metrics_are_read_at_once(fake):
+    fake.meet = threading.Barrier(2)
+    assert prove(fake)[0] == []
+
+
+def test_the_first_instance_whose_metrics_fail_is_told(fake):
+    instances = [
+        {"name": "p1", "kind": "prefill", "api_urls": [fake.url + "/p1"]},
+        {"name": "d1", "kind": "decode", "api_urls": [fake.url + "/d1", fake.url + "/late"]},
+        {"name": "d2", "kind": "decode", "api_urls": ["http://127.0.0.1:1"]},
+    ]
+    problems, _result = prove(fake, instances=instances)
+    assert problems[0].startswith(f"decode d1: {fake.url}/late/metrics cannot be read: ")
+
+
+def test_counts_of_an_instance_are_the_sum_of_its_apis(fake):
+    fake.external = 5
+    service = kv_proof.Service(
+        {"url": fake.url, "model": "tiny", "timeout": 5, "validate_certs": True, "api_key": None}
+    )
+    apis = [fake.url + "/d1/0", fake.url + "/d1/1"]
+    assert service.sources(
+        [{"name": "d1", "kind": "decode", "api_urls": apis}, {"name": "d2", "kind": "decode", "api_urls": apis[:1]}]
+    ) == {
+        "d1": {"external_kv_transfer": 10, "local_compute": 0},
+        "d2": {"external_kv_transfer": 5, "local_compute": 0},
+    }
 
 
 def test_unreachable_metrics_fail(fake):

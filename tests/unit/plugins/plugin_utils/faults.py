@@ -783,4 +783,101 @@ FAULTS = {
         lambda raw: raw["decode"][0].update(args=["--device", "cpu"]),
         ("option-dead", "decode[0].args"),
     ),
+    "a connector beside, twice": (
+        pool,
+        lambda raw: raw["connector"]["also"].append(dict(_beside(raw))),
+        ("companion-twice", "connector.also[1].name"),
+    ),
+    "one number for two instances of a host": (
+        pool,
+        lambda raw: (
+            _beside(raw)["extra_config"].update(lookup_rpc_port="0"),
+            raw["prefill"].append({"name": "p2", "host": "npu1", "tp": 4, "dp": 2, "devices": list(range(8, 16))}),
+        ),
+        ("companion-lookup", "connector.also[0].extra_config.lookup_rpc_port"),
+    ),
+    "ranks of a host with one socket": (
+        pool,
+        lambda raw: (
+            raw["engine"].update(version="0.12.0rc1"),
+            raw["mooncake"].update(version="0.3.7.post2"),
+            _beside(raw)["extra_config"].update(backend="memcache"),
+            _beside(raw).update(side="prefill"),
+        ),
+        ("pool-ranks", "prefill[0].dp"),
+    ),
+    "an engine id of another instance": (
+        ascend,
+        lambda raw: (
+            raw["engine"].update(version="0.11.0"),
+            raw["mooncake"].update(version="0.3.7.post2"),
+            raw["prefill"][0].update(engine_id="d1"),
+        ),
+        ("engine-id-duplicate", "decode[0].engine_id"),
+    ),
+    "a dense mixture of experts": (
+        ascend,
+        lambda raw: raw["model"].update(features=["dense", "moe"]),
+        ("features-contradict", "model.features"),
+    ),
+    "a dense model that is run as a mixture of experts": (
+        dense,
+        lambda raw: (
+            raw["model"].update(features=["dense"]),
+            raw["decode"][0].update(tp=4, dp=2),
+            raw.update(engine_args=["--enable-expert-parallel"]),
+        ),
+        ("dense-dp", "decode[0].dp"),
+    ),
+    "more ranks than any host has NPUs": (
+        ascend,
+        lambda raw: raw["prefill"][0].update(dp=1024),
+        ("devices-beyond", "prefill[0].devices"),
+    ),
+    "a second prefill with another cache": (
+        ascend,
+        lambda raw: (
+            raw["hosts"].update(npu3={"address": "192.0.2.33"}),
+            raw["prefill"].append({"name": "p2", "host": "npu3", "tp": 4, "dp": 2, "args": ["--block-size=64"]}),
+        ),
+        ("option-differs", "prefill[1].args"),
+    ),
+    "a quantization in short": (
+        ascend,
+        lambda raw: raw["prefill"][0].update(args=["-q", "ascend"]),
+        ("option-differs", "decode[0].args"),
+    ),
+    "a drawn port beyond the end": (
+        ascend,
+        lambda raw: (
+            raw["prefill"][0].update(dp=1, tp=8, environment={"ASCEND_BASE_PORT": "65500"}),
+            raw["decode"][0].update(dp=1, tp=8),
+        ),
+        ("port-out-of-range", "prefill[0].devices"),
+    ),
+    "hardware on CPU": (
+        cpu,
+        lambda raw: raw.update(hardware={"generation": "A3"}),
+        ("key-without-effect", "hardware"),
+    ),
+    "internal data parallelism on CPU": (
+        cpu,
+        lambda raw: raw["engine"].update(data_parallel="internal"),
+        ("key-without-effect", "engine.data_parallel"),
+    ),
+    "another seed on one side of a pool": (
+        pool,
+        lambda raw: raw["decode"][0].update(environment={"PYTHONHASHSEED": "0"}),
+        ("variable-differs", "decode[0].environment"),
+    ),
+    "a waiver for the wrong place": (
+        ascend,
+        lambda raw: (
+            raw["prefill"][0].update(kv_port=30000, dp=1, tp=8),
+            raw["decode"][0].update(dp=1, tp=8),
+            raw.update(waive=[{"rule": "port-in-nodeport-range", "reason": "x"}]),
+            raw["waive"].append({"rule": "port-in-nodeport-range", "reason": "x", "where": "decode"}),
+        ),
+        ("waiver-unused", "waive[1]"),
+    ),
 }

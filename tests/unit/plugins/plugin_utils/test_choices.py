@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import dp_rpc_port, kv_port
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.faults import internal
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, plan, ports, processes
 
@@ -38,7 +39,10 @@ def test_what_is_chosen_and_why():
         "ephemeral range; instances of one host share no device, so no window."
     )
     assert found["decode[0].api_port"].why == "8200 for decode + lowest device 0 of the process."
-    assert found["prefill[0].dp_rpc_port"].why == "29550 + lowest device 0: clear of what Mooncake and HCCL draw from."
+    assert found["prefill[0].dp_rpc_port"].why == (
+        "29550 + lowest device 0: clear of what Mooncake and HCCL draw from, of NodePorts and of the kernel's "
+        "ephemeral range."
+    )
 
 
 def test_what_is_given_is_not_chosen():
@@ -85,6 +89,38 @@ def test_ranges_that_the_operator_moved_are_avoided(variables):
     raw = ascend()
     raw["engine_environment"] = variables
     assert choices(raw)["prefill[0].kv_port"].value == 61000
+
+
+@pytest.mark.parametrize(
+    ("drawn", "kv"),
+    [
+        ((20000, 21999), 22000),
+        ((20000, 22000), 61000),
+        ((26095, 29000), 61000),
+        ((26096, 29000), 22000),
+        ((23000, 23000), 61000),
+    ],
+)
+def test_what_is_drawn_may_touch_the_windows_and_no_more(drawn, kv):
+    instance = plan(ascend()).topology.prefill[0]
+    assert kv_port(instance, [drawn]).value == kv
+    assert kv_port(instance, [(15000, 17000), drawn]).value == kv
+
+
+@pytest.mark.parametrize(
+    ("drawn", "dp_rpc"),
+    [((28000, 29549), 29550), ((28000, 29550), 17500), ((29565, 29900), 17500), ((29566, 29900), 29550)],
+)
+def test_what_is_drawn_may_touch_the_ports_for_ranks_and_no_more(drawn, dp_rpc):
+    assert dp_rpc_port(plan(ascend()).topology.prefill[0], [drawn]).value == dp_rpc
+
+
+@pytest.mark.parametrize(
+    ("drawn", "kv"), [([(22500, 22500), (65096, 65535)], 61000), ([(22500, 22500), (65095, 65535)], 22000)]
+)
+def test_when_no_base_is_free_the_first_is_taken(drawn, kv):
+    """And the rules about ports tell what it meets."""
+    assert kv_port(plan(ascend()).topology.prefill[0], drawn).value == kv
 
 
 @st.composite

@@ -193,7 +193,9 @@ def test_ascend_starts_a_process_for_each_rank():
         *("--tensor-parallel-size", "4", "--data-parallel-size", "2", "--data-parallel-rank", "1"),
         *("--data-parallel-address", "192.0.2.31", "--data-parallel-rpc-port", "29550", "--shutdown-timeout", "20"),
     ]
-    assert prefill["p1-1"]["unit"]["environment"] == {
+    environment = dict(prefill["p1-1"]["unit"]["environment"])
+    assert len(environment.pop("MOONCAKE_PD_GROUP")) == 16
+    assert environment == {
         "ASCEND_RT_VISIBLE_DEVICES": "4,5,6,7",
         "DO_NOT_TRACK": "1",
         "GLOO_SOCKET_IFNAME": "eth1",

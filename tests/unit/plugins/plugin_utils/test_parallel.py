@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.faults import internal
@@ -62,7 +65,12 @@ def test_internal_hosts_behind_the_head_are_headless():
     assert not {"api", "dp-rpc"} & set(found)
     # it serves when the head does
     assert process["ready"]["health"]["url"] == "http://192.0.2.33:8200/health"
-    assert [line["count"] for line in process["ready"]["lines"]] == [1, 16]
+    # it has met the head only when its engines are up
+    assert [line["count"] for line in process["ready"]["lines"]] == [1, 1, 16]
+    assert re.search(
+        process["ready"]["lines"][1]["pattern"],
+        "init engine (profile, create kv cache, warmup model) took 12.34 seconds",
+    )
     assert [port["first"] for port in process["ready"]["ports"]] == [22016]
 
 
@@ -71,7 +79,7 @@ def test_a_headless_process_of_the_side_that_does_not_bind_listens_nowhere():
     raw["connector"]["name"] = "MooncakeConnectorV1"
     process = processes(raw, "npu4")["d1-1"]
     assert process["ready"]["ports"] == []
-    assert len(process["ready"]["lines"]) == 1
+    assert len(process["ready"]["lines"]) == 2
 
 
 def test_internal_on_one_host_is_one_process_without_a_number():
@@ -222,3 +230,76 @@ def test_ports_were_counted_anew_on_each_host_once():
     assert ports(processes(raw, "npu2")["p1-2"])["kv"] == [(61000, 61007)]
     raw["engine"]["version"] = "0.11.0rc1"
     assert ports(processes(raw, "npu2")["p1-2"])["kv"] == [(61016, 61023)]
+
+
+def test_what_changes_in_one_process_of_a_group_changes_all_of_it():
+    before, raw = processes(internal(), "npu4")["d1-1"], internal()
+    raw["hosts"]["npu3"]["interface"] = "eth2"
+    after = processes(raw, "npu4")["d1-1"]
+    assert before["unit"] != after["unit"]
+    assert processes(internal(), "npu1")["p1"]["unit"] == processes(raw, "npu1")["p1"]["unit"]
+    assert "MOONCAKE_PD_GROUP" not in processes(raw, "npu1")["p1"]["unit"]["environment"]
+
+
+def test_the_engine_id_stands_outside_of_a_multi_connector():
+    raw = ascend()
+    raw["connector"]["also"] = [{"name": "UCMConnector"}]
+    raw["prefill"][0]["engine_id"] = "7"
+    config = json.loads(argv(raw, "npu1", "p1-0")[-1])
+    assert config["engine_id"] == "7"
+    assert all("engine_id" not in inner for inner in config["kv_connector_extra_config"]["connectors"])
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "key"),
+    [
+        ("0.11.0", "MooncakeConnectorStoreV1", "mooncake_rpc_port"),
+        ("0.12.0rc1", "AscendStoreConnector", "lookup_rpc_port"),
+    ],
+)
+def test_pools_look_keys_up_by_the_name_of_the_release(version, name, key):
+    raw = ascend()
+    raw["engine"]["version"], raw["mooncake"]["version"] = version, "0.3.7.post2"
+    raw["connector"]["also"] = [{"name": name}]
+    raw["engine_environment"] = {"MOONCAKE_CONFIG_PATH": "/etc/mooncake.json"}
+    raw["master"] = {"host": "npu1"}
+    raw["prefill"][0] |= {"dp": 1, "tp": 8}
+    raw["decode"][0] |= {"dp": 1, "tp": 8}
+    inner = json.loads(argv(raw, "npu1", "p1")[-1])["kv_connector_extra_config"]["connectors"][1]
+    assert inner["kv_connector_extra_config"][key] == "0"
+
+
+def test_clients_of_the_store_draw_ports_too():
+    raw = ascend()
+    assert "store-client" not in ports(processes(raw, "npu1")["p1-0"])
+    raw["connector"]["also"] = [{"name": "AscendStoreConnector", "side": "prefill"}]
+    raw["engine_environment"] = {"MOONCAKE_CONFIG_PATH": "/etc/mooncake.json"}
+    raw["master"] = {"host": "npu2"}
+    assert ports(processes(raw, "npu1")["p1-0"])["store-client"] == [(12300, 14300)]
+    assert "store-client" not in ports(processes(raw, "npu2")["d1-0"])
+    raw["engine_environment"] |= {"MC_STORE_CLIENT_MIN_PORT": "12400", "MC_STORE_CLIENT_MAX_PORT": "12500"}
+    assert ports(processes(raw, "npu1")["p1-0"])["store-client"] == [(12400, 12500)]
+
+
+@pytest.mark.parametrize(
+    ("variables", "spans"),
+    [
+        ({"HCCL_IF_BASE_PORT": "55000"}, [(55000, 55015)]),
+        (
+            {"HCCL_IF_BASE_PORT": "55000", "HCCL_HOST_SOCKET_PORT_RANGE": "61000,61050-61100"},
+            [(61000, 61000), (61050, 61100)],
+        ),
+        ({"HCCL_HOST_SOCKET_PORT_RANGE": "auto"}, [(60000, 60015)]),
+    ],
+)
+def test_ports_of_hccl(variables, spans):
+    raw = ascend()
+    raw["engine_environment"] = variables
+    assert ports(processes(raw, "npu1")["p1-0"])["hccl"] == spans
+
+
+def test_the_seed_of_a_pool_is_the_operators_when_given():
+    raw = ascend()
+    raw["connector"]["also"] = [{"name": "AscendStoreConnector", "extra_config": {"backend": "memcache"}}]
+    raw["engine_environment"] = {"PYTHONHASHSEED": "5"}
+    assert processes(raw, "npu2")["d1-0"]["unit"]["environment"]["PYTHONHASHSEED"] == "5"

@@ -74,6 +74,13 @@ def test_cluster():
             "TRANSFORMERS_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
         },
+        "planned_variables": [
+            *("ASCEND_BASE_PORT", "GLOO_SOCKET_IFNAME", "HCCL_HOST_SOCKET_PORT_RANGE", "HCCL_IF_BASE_PORT"),
+            *("MC_MAX_PRC_PORT", "MC_MAX_RPC_PORT", "MC_MIN_PRC_PORT", "MC_MIN_RPC_PORT", "MC_STORE_CLIENT_MAX_PORT"),
+            *("MC_STORE_CLIENT_MIN_PORT", "MOONCAKE_PD_ENGINE", "MOONCAKE_PD_MOONCAKE", "PYTHONHASHSEED"),
+            *("VLLM_API_KEY", "VLLM_HOST_IP", "VLLM_LOGGING_LEVEL", "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT"),
+            *("VLLM_MOONCAKE_BOOTSTRAP_PORT", "VLLM_PORT"),
+        ],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.mooncake import adxl_pool, rpc_pool
+from ansible_collections.mooncake.pd.plugins.plugin_utils.mooncake import adxl_pool, rpc_pool, rpc_span
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import (
     EPHEMERAL,
     NODE_PORTS,
@@ -110,3 +110,37 @@ def test_devices_apart_draw_from_ranges_apart():
 )
 def test_ports_of_the_transfer_engine(version, environment, expected):
     assert spans(rpc_pool(version, environment, "w")) == [expected]
+
+
+def test_free_base_knows_where_ports_end():
+    assert free_base([([exact("kv", "192.0.2.11", 65531, "a", size=4)], [claim(65531, 65531)])]) == 65532
+    assert free_base([([exact("kv", "192.0.2.11", 65532, "a", size=4)], [claim(65532, 65532)])]) == 65528
+    ranks = [exact("kv", "192.0.2.11", 65527, "a", size=4, offset=offset) for offset in (0, 4)]
+    assert free_base([(ranks[1:], [claim(65531, 65531)])]) == 65528
+    assert free_base([(ranks[1:], [claim(65534, 65534)])]) == 65526
+    assert free_base([(ranks, [claim(65527, 65527)])]) == 65528
+    assert free_base([(ranks[::-1], [claim(65527, 65528)])]) == 65519
+
+
+def test_free_base_knows_where_the_ports_of_root_end():
+    before = exact("kv", "192.0.2.11", 1030, "a", offset=-4)
+    assert free_base([([before], [claim(1025, 1040)])]) == 1028
+    assert free_base([([before], [claim(1024, 1040)])]) == 1045
+    assert free_base([([claim(1025, 1025)], [claim(1025, 1040)])]) == 1024
+    assert free_base([([claim(1024, 1024)], [claim(1024, 1040)])]) == 1041
+
+
+@pytest.mark.parametrize(
+    ("version", "environment", "expected"),
+    [
+        ("0.3.10.post2", {"MC_MIN_RPC_PORT": "14000", "MC_MAX_RPC_PORT": "18000"}, (15000, 17000)),
+        ("0.3.11", {"MC_MIN_RPC_PORT": "14000"}, (14000, 17000)),
+        ("0.3.11", {"MC_MAX_RPC_PORT": "18000"}, (15000, 18000)),
+        ("0.3.11", {"MC_MIN_PRC_PORT": "14000"}, (14000, 17000)),
+        ("0.3.11", {"MC_MAX_PRC_PORT": "18000"}, (15000, 18000)),
+        ("0.3.13.post1", {"MC_MIN_PRC_PORT": "14000", "MC_MIN_RPC_PORT": "14500"}, (14500, 17000)),
+        ("0.3.13.post1", {"MC_MAX_PRC_PORT": "18000", "MC_MAX_RPC_PORT": "18500"}, (15000, 18500)),
+    ],
+)
+def test_old_names_of_ports_are_read_behind_the_new_ones(version, environment, expected):
+    assert rpc_span(version, environment) == expected

@@ -112,6 +112,20 @@ def test_advice_for_two_keys_can_be_followed_at_once():
     ]
 
 
+def test_advice_for_a_default_counts_as_the_key_will_when_it_is_given():
+    """By default the ranks' ports lie apart as their devices do; given, they follow each other."""
+    raw = internal()
+    raw["engine"]["data_parallel"] = "external"
+    raw["prefill"][0] |= {"dp": 2, "tp": 4, "devices": list(range(8)), "api_port": 8208}
+    raw["prefill"][1] |= {"dp": 2, "tp": 4}
+    raw["decode"] = [{"name": "d1", "host": "npu1", "dp": 2, "tp": 4, "devices": list(range(8, 16))}]
+    problem = next(problem for problem in problems(raw) if problem.rule == "port-overlap")
+    place, _to, value = problem.fix.removeprefix("set ").partition(" to ")
+    assert place == "decode[0].api_port"
+    raw["decode"][0]["api_port"] = int(value.split(",")[0])
+    assert not [problem for problem in problems(raw) if problem.rule == "port-overlap"]
+
+
 def test_a_port_out_of_a_tutorial_is_told_as_such():
     raw = ascend()
     raw["prefill"][0]["kv_port"] = 20001

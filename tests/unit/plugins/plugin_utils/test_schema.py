@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import datetime
+
 import pytest
 import yaml
 
@@ -64,6 +66,13 @@ CASES = [
     (["drain_timeout"], -1, "schema-range", "drain_timeout"),
     (["router", "backend_ports"], 18001, "schema-type", "router.backend_ports"),
     (["router"], "control", "schema-type", "router"),
+    (["prefill", 0, "tp"], 1025, "schema-range", "prefill[0].tp"),
+    (["engine", "version"], float("nan"), "schema-type", "engine.version"),
+    (["engine", "version"], "\u0660.\u0661.\u0660", "version-invalid", "engine.version"),
+    (["engine", "version"], "1" * 5000, "version-invalid", "engine.version"),
+    (["connector", "extra_config"], {"a": datetime.date(2026, 1, 2)}, "schema-type", "connector.extra_config"),
+    (["connector", "extra_config"], {"a": [{"b": {1, 2}}]}, "schema-type", "connector.extra_config"),
+    (["connector", "extra_config"], {"a": {1: "x"}}, "schema-type", "connector.extra_config"),
 ]
 
 

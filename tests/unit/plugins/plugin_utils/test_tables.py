@@ -6,17 +6,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESIDE, TRANSPORT_LINES
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import (
+    BESIDE,
+    CONNECTORS,
+    NOT_PLANNED,
+    TRANSPORT_LINES,
+)
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm_ascend, vllm_cpu
+from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules.ports import check_ports
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.fields import keys
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Host, Instance, Topology
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.faults import dense, hybrid
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import (
     ascend,
     cpu,
+    plan,
     ports,
     problems,
     processes,
@@ -272,3 +282,123 @@ def test_advice_stays_above_the_ports_of_root():
     raw["prefill"][0]["api_port"] = raw["router"]["port"] = 1024
     (problem,) = problems(raw)
     assert problem.fix.startswith("set router.port to 1025,")
+
+
+IN_A_STORE = "keeps KV in a store; prefill and decode that meet only there are not planned."
+WHY_NOT = {
+    "AscendStoreConnector": IN_A_STORE,
+    "MooncakeConnectorStoreV1": IN_A_STORE,
+    "UCMConnector": IN_A_STORE,
+    "LMCacheAscendConnector": IN_A_STORE,
+    "SimpleCPUOffloadConnector": IN_A_STORE,
+    "RecomputeCPUOffloadConnector": IN_A_STORE,
+    "OffloadingConnector": IN_A_STORE,
+    "LLMDataDistCMgrConnector": "moves KV by rank tables and left vLLM-Ascend with 0.12.0rc1.",
+    "SfaRemoteD2HConnector": "moves KV through memfabric, not through Mooncake.",
+    "MultiConnector": "is written by the plan when connector.also names more connectors.",
+}
+
+
+@pytest.mark.parametrize("name", WHY_NOT)
+def test_connectors_that_are_not_planned_and_why(name):
+    (problem,) = problems(ascend(name))
+    assert (problem.rule, problem.severity, problem.where) == ("connector-unknown", "error", "connector.name")
+    assert problem.message == f"{name} is no connector that can be planned for vllm_ascend. It {WHY_NOT[name]}"
+    raw = cpu()
+    raw["connector"]["name"] = name
+    (problem,) = problems(raw)
+    assert problem.message == f"{name} is no connector that can be planned for vllm_cpu."
+
+
+def test_all_connectors_that_are_not_planned():
+    assert set(NOT_PLANNED) == set(WHY_NOT)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "where"),
+    [
+        ("MooncakeConnector", "0.11.0rc0", "engine.version"),
+        ("MooncakeConnector", "0.11.0rc1", None),
+        ("MooncakeConnector", "0.11.0", None),
+        ("MooncakeConnector", "0.12.0rc1", "connector.name"),
+        ("MooncakeConnectorV1", "0.10.0rc1", "engine.version"),
+        ("MooncakeConnectorV1", "0.10.1rc1", None),
+        ("MooncakeHybridConnector", "0.20.0rc1", "engine.version"),
+        ("MooncakeHybridConnector", "0.20.2rc1", None),
+        ("MooncakeLayerwiseConnector", "0.11.0rc0", "engine.version"),
+        ("MooncakeLayerwiseConnector", "0.11.0rc1", None),
+    ],
+)
+def test_releases_that_have_a_connector(name, version, where):
+    raw = ascend(name)
+    raw["engine"]["version"] = version
+    assert [place for rule, place in rules(raw) if rule == "connector-version"] == ([where] if where else [])
+
+
+NUMBERINGS = {
+    "MooncakeConnectorV1": [
+        ("0.10.1rc1", ("tp",), False),
+        ("0.11.0rc0", ("tp",), False),
+        ("0.11.0rc1", ("tp",), True),
+        ("0.11.0", ("tp",), True),
+        ("0.12.0rc1", ("tp", "pp", "pcp"), True),
+        ("0.26.0", ("tp", "pp", "pcp"), True),
+    ],
+    "MooncakeConnector": [("0.11.0rc1", ("tp",), True), ("0.11.0", ("tp",), True)],
+    "MooncakeHybridConnector": [("0.20.2rc1", ("tp", "pp"), True), ("0.26.0", ("tp", "pp"), True)],
+    "MooncakeLayerwiseConnector": [
+        ("0.11.0rc1", ("tp",), True),
+        ("0.12.0rc1", ("tp",), True),
+        ("0.20.2rc1", ("tp",), True),
+        ("0.21.0rc1", ("tp", "pcp"), True),
+        ("0.26.0", ("tp", "pcp"), True),
+    ],
+}
+
+
+def test_how_connectors_number_their_ports():
+    found = {
+        connector.name: [
+            (version, connector.numbering(version).counts, connector.numbering(version).global_ranks)
+            for version, _counts, _global in NUMBERINGS[connector.name]
+        ]
+        for connector in CONNECTORS
+        if connector.engine == "vllm_ascend"
+    }
+    assert found == NUMBERINGS
+
+
+@pytest.mark.parametrize(
+    ("port", "rule"),
+    [
+        (29999, None),
+        (30000, "port-in-nodeport-range"),
+        (32767, "port-in-nodeport-range"),
+        (32768, "port-in-ephemeral-range"),
+        (60999, "port-in-ephemeral-range"),
+        (61000, None),
+    ],
+)
+def test_bounds_of_ranges_that_others_take_from(port, rule):
+    raw = cpu()
+    raw["prefill"][0]["api_port"] = port
+    assert [(item.rule, item.severity, item.where) for item in problems(raw)] == (
+        [(rule, "warning", "prefill[0].api_port")] if rule else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranges", "told"),
+    [
+        ([(29990, 2), (29990, 12), (29995, 3)], "29990-30001"),
+        ([(29998, 4), (29999, 3), (30001, 1)], "29998-30001"),
+    ],
+)
+def test_a_key_is_told_about_once_by_the_range_that_goes_farthest(ranges, told):
+    """And by the first of those that go as far."""
+    process = plan(cpu()).processes["p1"][0]
+    report = Report("topology.yml")
+    claims = [exact("kv", "192.0.2.11", first, "prefill[0].kv_port", size=size) for first, size in ranges]
+    check_ports([replace(process, host=claim.text(), claims=(claim,)) for claim in claims], report)
+    (problem,) = report.found
+    assert problem.message.startswith(f"kv {told} lies in 30000-32767")

@@ -10,18 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
-from ansible_collections.mooncake.pd.plugins.plugin_utils.variables import (
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.table import (
     ABORT_VARIABLES,
     ENGINE_READY_TIMEOUT,
     MISSPELT,
     POOL_HASH_SEED,
     READERS,
     VARIABLES,
-    abort_default,
     abort_variable,
-    check_together,
-    check_variable,
 )
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.together import check_together
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.values import check_variable
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import version_key
 
 NOW = {"vllm_ascend": "0.26.0rc1", "vllm": "0.26.0", "mooncake": "0.3.13.post1"}
@@ -158,14 +157,6 @@ def test_who_reads_it(name, reader):
 def test_abort_variable(version, hybrid, name):
     assert abort_variable(version, "MooncakeHybridConnector" if hybrid else "MooncakeConnectorV1") == name
     assert hybrid or abort_variable(version) == name
-
-
-@pytest.mark.parametrize(
-    ("version", "seconds"),
-    [("0.9.1", 120), ("0.10.1rc1", 250), ("0.10.2rc1", 250), ("0.11.0rc0", 120), ("0.11.0", 120), ("0.12.0rc1", 480)],
-)
-def test_abort_default(version, seconds):
-    assert abort_default(version) == seconds
 
 
 def test_all_names_of_the_abort_variable():

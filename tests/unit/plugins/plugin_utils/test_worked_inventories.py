@@ -249,7 +249,10 @@ def test_2p1d_a3_starts_what_the_page_of_0_11_prints(inventory):
             else {"--host": ("0.0.0.0", None), "--port": ("8004", None)}
         )
         assert differences(printed, config) == {"kv_port": (printed["kv_port"], KV_PORTS[inventory][name])}
-        environment = process["unit"]["environment"]
+        environment = dict(process["unit"]["environment"])
+        # ties the units of a group together, where an instance has several
+        assert ("MOONCAKE_PD_GROUP" in environment) is (name not in ("p1", "p2"))
+        environment.pop("MOONCAKE_PD_GROUP", None)
         assert differences(variables, environment) == {
             # a unit has nothing to append to, so the rest of the path is written out
             "LD_LIBRARY_PATH": (variables["LD_LIBRARY_PATH"], environment["LD_LIBRARY_PATH"]),
@@ -413,7 +416,8 @@ def test_2p1d_a3_external_starts_what_the_page_of_0_23_prints():
             # out of the kernel's ephemeral range; this Mooncake draws from 20000-21600 only
             port = {"p1": 22000, "p2": 22100, "d1": 22200}[instance]
             assert differences(printed, config) == {"kv_port": (printed["kv_port"], port)}
-            environment = process["unit"]["environment"]
+            environment = dict(process["unit"]["environment"])
+            assert environment.pop("MOONCAKE_PD_GROUP")
             assert differences(variables, environment) == {
                 # the page leaves it to the shell's profile, which a unit does not read
                 "LD_LIBRARY_PATH": (None, environment["LD_LIBRARY_PATH"]),
