@@ -44,6 +44,14 @@ def test_rank_that_dies_ends_the_wait_on_all_hosts_with_the_cause(scenario):
     assert play.seconds < 50  # instance_ready_timeout is 60
 
 
+def test_part_of_a_group_is_not_started(scenario):
+    scenario.stop(*DECODE)
+    play = scenario.play("start", "--limit", "npu3")
+    assert play.rc != 0
+    assert "d1 on npu3 can only start together with npu4, which this run leaves out." in play.text
+    assert not scenario.hosts["npu3"].service(DECODE[0]).is_running
+
+
 def test_peer_that_never_joins_is_told_by_what_is_missing(scenario):
     scenario.stop(*DECODE)
     scenario.fault("npu4", "never-join")
