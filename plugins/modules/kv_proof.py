@@ -298,7 +298,7 @@ def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, A
     # A router that goes round meets every API after as many requests, twice that leaves room for others' requests. One
     # that looks for the least load, as vLLM-Ascend's proxies do, gives one request after the other to the first API,
     # so all but the first go out together.
-    together = 2 * apis
+    together = min(2 * apis, AT_ONCE)
     limit = max(1 + 4 * together, 2 * apis)
     nonce = secrets.token_hex(4)
     result.update(requests=0, prompt_tokens=0, matches_prefill=None)

@@ -250,7 +250,7 @@ def test_an_instance_behind_the_many_apis_of_another_takes_part(fake):
 
 def test_requests_at_once_have_a_bound(fake, monkeypatch):
     monkeypatch.setattr(kv_proof, "AT_ONCE", 3)
-    fake.least_load = True
+    fake.least_load, fake.apart = True, 100
     instances = [
         {"name": "p1", "kind": "prefill", "api_urls": [fake.url + "/p1"]},
         {"name": "d1", "kind": "decode", "api_urls": [fake.url + "/d1"]},
