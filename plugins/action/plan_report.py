@@ -9,6 +9,7 @@ The topology is planned again, for one file is read faster than the variables of
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -66,9 +67,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             table=table.text(content, options["apart"]),
         )
         if self._task.diff:
-            path, text = next(iter(texts.items()))
-            headers = {"before_header": str(path), "after_header": str(path)}
-            result["diff"] = [{"before": before[path] or "", "after": text, **headers}]
+            path = dest / "plan.json"
+            result["diff"] = [_diff(path, before[path] or "", texts[path], options["apart"])]
         return result
 
     def _plan(self, path: str) -> Plan:
@@ -80,6 +80,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             return plan_of(raw, Path(path).read_text(encoding="utf-8"), path)
         except PlanError as error:
             raise AnsibleActionFail(str(error)) from None
+
+
+def _diff(path: Path, before: str, after: str, apart: int) -> dict[str, str]:
+    """Of the tables where they differ: JSON of a thousand processes shows everything and tells nothing."""
+    old, new = _table(before, apart), _table(after, apart)
+    shown = (old, new) if old != new else (before, after)
+    return {
+        **{"before": shown[0], "after": shown[1]},
+        **{"before_header": str(path), "after_header": str(path)},
+    }
+
+
+def _table(written: str, apart: int) -> str:
+    """The table of a plan.json; of one that this version cannot read there is none."""
+    try:
+        content = json.loads(written)
+        return table.text(content, apart) if content["schema"] == document.SCHEMA else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _source(task_vars: dict[str, Any]) -> str:

@@ -70,5 +70,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core carrie
 
     @staticmethod
     def _durations(started: list[tuple[str, float]], end: float) -> list[tuple[str, float]]:
+        if not started:  # --limit has left out the hosts of every play
+            return []
         following = [at for _name, at in started[1:]] + [end]
         return [(name, then - at) for (name, at), then in zip(started, following, strict=True)]

@@ -47,7 +47,7 @@ attributes:
     description: Can run in check_mode and return changed status prediction without modifying target.
     support: full
   diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+    description: Shows the table before and after, or C(plan.json) where the table is the same.
     support: full
     details: Of C(plan.json).
 notes:

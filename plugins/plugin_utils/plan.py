@@ -191,7 +191,7 @@ def build_plan(reading: Reading) -> Plan:
             devices.check_devices(topology, report)
         processes = _processes(topology, connector)
         # ports follow devices, so instances that quarrel about those would be told twice
-        if not any(problem.rule in ("devices-overlap", "devices-count") for problem in report.found):
+        if not any(problem.rule in ("devices-overlap", "devices-count", "instance-host") for problem in report.found):
             ports.check_ports(processes, report)
         choices = [
             item

@@ -28,7 +28,7 @@ def document(plan: Plan) -> Document:
         "hosts": hosts,
         "start_order": start_order(hosts),
         "warnings": [{**problem.as_dict(), "line": problem.line} for problem in plan.warnings],
-        "waived": [item.as_dict() for item in plan.waived],
+        "waived": [{**item.as_dict(), "line": item.problem.line} for item in plan.waived],
         "choices": [choice.as_dict() for choice in plan.choices],
     }
 

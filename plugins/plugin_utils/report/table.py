@@ -157,7 +157,7 @@ def _hosts(blocks: Sequence[_Block]) -> Iterator[Line]:
         for row in block.rows:
             yield from (Line(part) for part in _row(row, wide))
         if block.pools:
-            before = "  and any of  "
+            before = "  drawn from  "
             told = textwrap.wrap("  ".join(block.pools), WIDTH - len(before))
             yield from (Line((before if n == 0 else " " * len(before)) + part, "dim") for n, part in enumerate(told))
         if not block.rows:

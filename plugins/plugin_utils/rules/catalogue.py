@@ -103,6 +103,7 @@ RULES = {
     "devices-beyond": _error("hosts have the devices"),
     # settings beside the plan
     "abbreviated-argument": _error("options are written in full"),
+    "glued-argument": _error("options and values are arguments of their own"),
     "refused-argument": _error("options leave the service reachable and provable"),
     "refused-variable": _error("variables leave the service reachable and provable"),
     "planned-argument": _error("the plan alone writes what it decides"),

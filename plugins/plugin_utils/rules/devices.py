@@ -70,7 +70,14 @@ def _check_host(
             _free_devices(topology, host, len(own)) or "give each instance devices of its own.",
         )
     beyond = [device for device in own if chips is not None and device >= chips]
-    if beyond:
+    if beyond and instance.devices is None:
+        report.error(
+            "devices-beyond",
+            f"{instance.where}.{'dp' if instance.dp > 1 else 'tp'}",
+            f"the sizes of {instance.name} need {len(own)} devices of {host}, which has {chips}.",
+            "use smaller sizes, more hosts, or correct hardware.",
+        )
+    elif beyond:
         report.error(
             "devices-beyond",
             at,

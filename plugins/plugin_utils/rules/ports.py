@@ -45,9 +45,10 @@ def check_ports(processes: Sequence[Process], report: Report) -> None:
     by_key: dict[str, Claim] = {}
     for process in processes:
         for claim in process.claims:
-            known = by_key.get(claim.where)
-            if claim.kind == "exact" and (known is None or claim.last > known.last):
-                by_key[claim.where] = claim
+            if claim.kind == "exact":
+                known = by_key.setdefault(claim.where, claim)
+                first, last = min(known.first, claim.first), max(known.last, claim.last)
+                by_key[claim.where] = replace(known, first=first, last=last)
     for claim in by_key.values():
         _check_range(claim, report)
     for process in processes:
@@ -80,6 +81,7 @@ class _Advice:
     def __init__(self, by_host: Mapping[str, Sequence[Owned]]) -> None:
         self.by_host = {host: [claim for _process, claim in claims] for host, claims in by_host.items()}
         self.moved: dict[str, int | None] = {}
+        self.given = {claim.where: claim.base for claims in self.by_host.values() for claim in claims}
         self.hosts: dict[str, list[str]] = defaultdict(list)
         for host, owned in self.by_host.items():
             for where in dict.fromkeys(claim.where for claim in owned if claim.kind == "exact"):
@@ -90,6 +92,8 @@ class _Advice:
         if where not in self.moved:
             self.moved[where] = self._move(where, hosts)
         value = self.moved[where]
+        if value and value == self.given[where]:
+            return "follow the other advice; what stands here is free then."
         if value and where.endswith(".args"):
             return f"write port {value} in {where}, which is free on {_names(hosts)}."
         return (

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -103,7 +104,14 @@ def _check_arguments(where: str, arguments: Sequence[str], report: Report) -> No
         at = f"{where}[{index}]"
         name, value = vllm.spelling(argument)
         level = following if value is None else value
-        if options := vllm.beginning_of(name):
+        if re.match(r"--?[A-Za-z][\w.-]*\s", argument):
+            report.error(
+                "glued-argument",
+                at,
+                f"{argument!r} is one argument with a space in it, and the engine knows none of that name.",
+                "write option and value as two entries, or with = between them.",
+            )
+        elif options := vllm.beginning_of(name):
             report.error(
                 "abbreviated-argument",
                 at,

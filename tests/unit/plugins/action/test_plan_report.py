@@ -104,15 +104,23 @@ def test_check_mode_writes_nothing_and_tells_what_it_would(shown: Shown, topolog
     assert run(topology=topology, check=True)["changed"] is False
 
 
-def test_diff_is_of_the_json(shown: Shown, topology: Path, tmp_path: Path) -> None:
-    (first,) = run(topology=topology, diff=True)["diff"]
+def test_diff_is_of_the_table_where_that_differs(shown: Shown, topology: Path, tmp_path: Path) -> None:
+    result = run(topology=topology, diff=True)
     path = tmp_path / "plan" / "lab" / "plan.json"
-    assert first == {
-        **{"before": "", "after": path.read_text()},
-        **{"before_header": str(path), "after_header": str(path)},
-    }
-    (second,) = run(topology=topology, diff=True, check=True)["diff"]
-    assert second["before"] == second["after"] == path.read_text()
+    assert result["diff"] == [
+        {
+            **{"before": "", "after": result["table"]},
+            **{"before_header": str(path), "after_header": str(path)},
+        }
+    ]
+    written = path.read_text()
+    (same,) = run(topology=topology, diff=True, check=True)["diff"]
+    assert same["before"] == same["after"] == written
+    path.write_text(written.replace('"--dtype=float32"', '"--dtype=float16"').replace("lab prefill", "x prefill") + " ")
+    (hidden,) = run(topology=topology, diff=True, check=True)["diff"]
+    assert (hidden["before"], hidden["after"]) == (path.read_text(), written)  # the table does not show it
+    path.write_text("{}")
+    assert run(topology=topology, diff=True, check=True)["diff"][0]["before"] == ""
     assert "diff" not in run(topology=topology)
 
 

@@ -880,4 +880,14 @@ FAULTS = {
         ),
         ("waiver-unused", "waive[1]"),
     ),
+    "an option and its value in one": (
+        ascend,
+        lambda raw: raw.update(engine_args=["--seed=1", "--max-num-seqs 8"]),
+        ("glued-argument", "engine_args[1]"),
+    ),
+    "sizes for which a host is too small": (
+        internal,
+        lambda raw: (raw["prefill"].pop(), raw["hosts"].pop("npu2"), raw["prefill"][0].update(dp=2, tp=16)),
+        ("devices-beyond", "prefill[0].dp"),
+    ),
 }

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils import choices as choices_of
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import dp_rpc_port, kv_port
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.faults import internal
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, plan, ports, processes
@@ -121,6 +122,15 @@ def test_what_is_drawn_may_touch_the_ports_for_ranks_and_no_more(drawn, dp_rpc):
 def test_when_no_base_is_free_the_first_is_taken(drawn, kv):
     """And the rules about ports tell what it meets."""
     assert kv_port(plan(ascend()).topology.prefill[0], drawn).value == kv
+
+
+@pytest.mark.parametrize(
+    ("base", "free"), [(25904, True), (25905, False), (32000, False), (60999, False), (61000, True), (50000, False)]
+)
+def test_windows_keep_out_of_ranges_that_others_take_from(monkeypatch, base, free):
+    """Were they moved there."""
+    monkeypatch.setattr(choices_of, "KV_BASES", (base, 22000))
+    assert kv_port(plan(ascend()).topology.prefill[0], []).value == (base if free else 22000)
 
 
 @st.composite

@@ -120,6 +120,7 @@ def test_free_base_knows_where_ports_end():
     assert free_base([(ranks[1:], [claim(65534, 65534)])]) == 65526
     assert free_base([(ranks, [claim(65527, 65527)])]) == 65528
     assert free_base([(ranks[::-1], [claim(65527, 65528)])]) == 65519
+    assert free_base([([claim(65534, 65534)], [claim(65534, 65534)])]) == 65535
 
 
 def test_free_base_knows_where_the_ports_of_root_end():
@@ -128,6 +129,8 @@ def test_free_base_knows_where_the_ports_of_root_end():
     assert free_base([([before], [claim(1024, 1040)])]) == 1045
     assert free_base([([claim(1025, 1025)], [claim(1025, 1040)])]) == 1024
     assert free_base([([claim(1024, 1024)], [claim(1024, 1040)])]) == 1041
+    behind = exact("kv", "192.0.2.11", 1024, "a", offset=4)  # the key itself has to be a port as well
+    assert free_base([([behind], [claim(1028, 1044)])]) == 1041
 
 
 @pytest.mark.parametrize(

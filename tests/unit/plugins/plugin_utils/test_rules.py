@@ -126,6 +126,28 @@ def test_advice_for_a_default_counts_as_the_key_will_when_it_is_given():
     assert not [problem for problem in problems(raw) if problem.rule == "port-overlap"]
 
 
+def test_a_range_is_told_as_a_whole():
+    raw = ascend()
+    raw["prefill"][0]["kv_port"] = 30000
+    assert only(raw).message.startswith("kv 30000-30007 lies in 30000-32767")
+
+
+def test_values_with_spaces_are_no_glued_arguments():
+    raw = {
+        **ascend(),
+        "engine_args": ['--compilation-config={"a": 1}', "--chat-template", "a b", "--reasoning-parser=x y"],
+    }
+    assert rules(raw) == set()
+
+
+def test_advice_never_repeats_what_stands_there():
+    raw = ascend()
+    raw["prefill"][0] |= {"api_port": 7100, "kv_port": 7095}
+    for problem in problems(raw):
+        assert "api_port to 7100" not in problem.fix
+        assert "kv_port to 7095" not in problem.fix
+
+
 def test_a_port_out_of_a_tutorial_is_told_as_such():
     raw = ascend()
     raw["prefill"][0]["kv_port"] = 20001

@@ -15,6 +15,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import (
     CONNECTORS,
     NOT_PLANNED,
     TRANSPORT_LINES,
+    connectors_of,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm_ascend, vllm_cpu
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
@@ -335,6 +336,13 @@ def test_releases_that_have_a_connector(name, version, where):
     assert [place for rule, place in rules(raw) if rule == "connector-version"] == ([where] if where else [])
 
 
+@pytest.mark.parametrize(("version", "there"), [("0.31.0", False), ("0.32.0", True)])
+def test_releases_of_vllm_that_have_its_connector(version, there):
+    raw = cpu()
+    raw["engine"]["version"] = version
+    assert (("connector-version", "engine.version") in rules(raw)) is not there
+
+
 NUMBERINGS = {
     "MooncakeConnectorV1": [
         ("0.10.1rc1", ("tp",), False),
@@ -366,6 +374,33 @@ def test_how_connectors_number_their_ports():
         if connector.engine == "vllm_ascend"
     }
     assert found == NUMBERINGS
+
+
+MODULES = {
+    ("MooncakeConnectorV1", "0.11.0"): None,
+    ("MooncakeConnector", "0.11.0rc1"): "vllm_ascend.distributed.mooncake_connector",
+    ("MooncakeConnector", "0.11.0"): "vllm_ascend.distributed.mooncake_connector",
+    ("MooncakeHybridConnector", "0.20.2rc1"): None,
+    ("MooncakeLayerwiseConnector", "0.11.0rc1"): "vllm_ascend.distributed.mooncake_layerwise_connector",
+    ("MooncakeLayerwiseConnector", "0.11.0"): "vllm_ascend.distributed.mooncake_layerwise_connector",
+    ("MooncakeLayerwiseConnector", "0.12.0rc1"): None,
+    ("MooncakeLayerwiseConnector", "0.26.0"): None,
+}
+
+
+def test_connectors_that_are_reached_by_a_module():
+    known = connectors_of("vllm_ascend")
+    assert {(name, version): known[name].module(version) for name, version in MODULES} == MODULES
+
+
+def test_protocols_of_connectors():
+    assert {(item.engine, item.name): item.protocols for item in CONNECTORS} == {
+        ("vllm_cpu", "MooncakeConnector"): ("tcp", "rdma"),
+        ("vllm_ascend", "MooncakeConnectorV1"): ("ascend",),
+        ("vllm_ascend", "MooncakeConnector"): ("ascend",),
+        ("vllm_ascend", "MooncakeHybridConnector"): ("ascend",),
+        ("vllm_ascend", "MooncakeLayerwiseConnector"): ("ascend",),
+    }
 
 
 @pytest.mark.parametrize(
@@ -402,3 +437,13 @@ def test_a_key_is_told_about_once_by_the_range_that_goes_farthest(ranges, told):
     check_ports([replace(process, host=claim.text(), claims=(claim,)) for claim in claims], report)
     (problem,) = report.found
     assert problem.message.startswith(f"kv {told} lies in 30000-32767")
+
+
+@pytest.mark.parametrize(("base", "beyond"), [(64735, False), (64736, True)])
+def test_ports_that_are_drawn_may_reach_the_last_one(base, beyond):
+    """Eight devices draw from 100 each, and the port after them counts."""
+    raw = ascend()
+    raw["engine_environment"] = {"ASCEND_BASE_PORT": str(base)}
+    assert rules(raw) == (
+        {("port-out-of-range", "prefill[0].devices"), ("port-out-of-range", "decode[0].devices")} if beyond else set()
+    )

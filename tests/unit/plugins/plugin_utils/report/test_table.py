@@ -20,17 +20,17 @@ PLAN qwen
   PROCESS   ROLE                      DEVICES  PORTS                                      UNIT
 npu1  192.0.2.1
   p1-0      prefill head, rank 0      0-7      api 7100  kv 30000-30007                   mooncake-pd-p1-0
-  and any of  transfer-adxl 20000-20800  transfer-rpc 15000-17000
+  drawn from  transfer-adxl 20000-20800  transfer-rpc 15000-17000
 npu2  192.0.2.2
   p1-1      prefill headless, rank 1  0-7      kv 30008-30015                             mooncake-pd-p1-1
-  and any of  transfer-adxl 20000-20800  transfer-rpc 15000-17000
+  drawn from  transfer-adxl 20000-20800  transfer-rpc 15000-17000
 npu3  192.0.2.3
   d1        decode rank 0             0-3      api 7100                                   mooncake-pd-d1
   master    Mooncake master                    master-rpc 17051                           mooncake-pd-master
   router-a  router                             router 127.0.0.1:18001                     mooncake-pd-router-a
   router-b  router                             router 127.0.0.1:18002                     mooncake-pd-router-b
   router    front door                         frontend 8000                              mooncake-pd-router
-  and any of  transfer-adxl 20000-20800  transfer-rpc 15000-17000
+  drawn from  transfer-adxl 20000-20800  transfer-rpc 15000-17000
 
 START ORDER, each proven ready before the next
   1 master   master on npu3
@@ -56,10 +56,10 @@ LARGE = """\
   PROCESS      ROLE            DEVICES  PORTS
 npu1..npu500  198.18.0.1 .. 198.18.1.250  500 hosts alike
   p1..p500     prefill rank 0  0-7      api 7100  kv 30000-30007
-  and any of  transfer-adxl 20000-20800  transfer-rpc 15000-17000
+  drawn from  transfer-adxl 20000-20800  transfer-rpc 15000-17000
 npu501..npu1000  198.18.2.1 .. 198.18.3.250  500 hosts alike
   d501..d1000  decode rank 0   0-7      api 7100
-  and any of  transfer-adxl 20000-20800  transfer-rpc 15000-17000
+  drawn from  transfer-adxl 20000-20800  transfer-rpc 15000-17000
 
 START ORDER, each proven ready before the next
   1 prefill  p1..p500 on npu1..npu500
@@ -103,7 +103,7 @@ def test_a_host_without_processes_and_a_plan_without_findings() -> None:
 
 def test_pools_and_headings_have_styles() -> None:
     styles = {line.text.split()[0]: line.style for line in table.lines(documents.small()) if line.text.strip()}
-    assert (styles["PLAN"], styles["npu1"], styles["and"], styles["p1-0"]) == ("title", "host", "dim", "plain")
+    assert (styles["PLAN"], styles["npu1"], styles["drawn"], styles["p1-0"]) == ("title", "host", "dim", "plain")
     warning = next(line for line in table.lines(documents.small()) if "[port-in-nodeport-range]" in line.text)
     assert warning.style == "warning"
 
