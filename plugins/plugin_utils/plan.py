@@ -16,7 +16,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import TRANSPORT_LINES, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES
-from ansible_collections.mooncake.pd.plugins.plugin_utils.hardware import GENERATIONS
 from ansible_collections.mooncake.pd.plugins.plugin_utils.lines import line_map
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError, Problem, Report, Waived
@@ -116,7 +115,7 @@ class Plan:
         hardware = self.topology.hardware
         if hardware is None:
             return None
-        return {"generation": hardware.generation, "chips": hardware.chips or GENERATIONS[hardware.generation].chips}
+        return {"generation": hardware.generation, "chips": hardware.chips_per_host}
 
     def _master(self) -> dict[str, Any] | None:
         master = self.topology.master

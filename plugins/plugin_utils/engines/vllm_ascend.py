@@ -34,7 +34,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, ex
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, LogLine, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
     DECODE,
-    INTERNAL,
     PREFILL,
     Companion,
     Instance,
@@ -140,6 +139,7 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
     if not parts:
         return ()
     first = topology.hosts.get(parts[0].host)
+    port = kv_port(topology, instance)
     group = _Group(
         topology,
         instance,
@@ -147,9 +147,9 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         parts,
         # the host of a faulty topology may not be known
         head=(first.address if first else parts[0].host, _api_port(instance, parts[0])),
-        kv_port=kv_port(topology, instance),
+        kv_port=port,
         dp_rpc_port=instance.dp_rpc_port or ports_of.dp_rpc_port(instance, _drawn(topology, instance)).value,
-        transfer=vllm.json_text(_transfer(topology, instance, connector)),
+        transfer=vllm.json_text(_transfer(topology, instance, connector, port)),
         arguments=vllm.arguments(topology, instance),
         shared=vllm.shared_environment(topology),
     )
@@ -199,7 +199,7 @@ def _process(group: _Group, part: Part) -> Process:
 
 
 def _role(topology: Topology, instance: Instance, part: Part) -> str:
-    if topology.style(instance) != INTERNAL or instance.dp == 1:
+    if layout.external(topology, instance) or instance.dp == 1:
         return "rank"
     return "head" if part.node == 0 else "headless"
 
@@ -276,9 +276,9 @@ def _lines(group: _Group, part: Part, role: str, arguments: tuple[str, ...]) -> 
     return tuple(lines)
 
 
-def _transfer(topology: Topology, instance: Instance, connector: Connector) -> dict[str, Any]:
+def _transfer(topology: Topology, instance: Instance, connector: Connector, port: int) -> dict[str, Any]:
     version = topology.engine.version
-    named: dict[str, Any] = {"kv_port": kv_port(topology, instance)}
+    named: dict[str, Any] = {"kv_port": port}
     if instance.engine_id or not at_least(version, OWN_ENGINE_ID_UNTIL):
         named["engine_id"] = instance.engine_id or instance.name
     module = connector.module(version)
@@ -319,7 +319,7 @@ def _extra_config(topology: Topology) -> dict[str, Any]:
 def _companion(companion: Companion, instance: Instance, version: str) -> dict[str, Any]:
     known = BESIDE.get(companion.name)
     extra = dict(companion.extra_config)
-    if known and known.lookup_port:
+    if pools(companion):
         extra.setdefault(lookup_key(version), str(layout.lowest_device(instance)))
     role = "kv_both" if known and known.both_roles else vllm.role(instance.kind)
     return {"kv_connector": companion.name, "kv_role": role, "kv_connector_extra_config": extra}

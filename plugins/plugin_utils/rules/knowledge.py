@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESIDE, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.findings import Finding
@@ -41,7 +41,6 @@ _EQUAL_VARIABLES = {
 
 def check_knowledge(topology: Topology, connector: Connector, report: Report) -> None:
     releases = _releases(topology)
-    ascend = topology.engine.kind == "vllm_ascend"
     _check_environment("engine_environment", topology.engine_environment, {}, releases, report)
     for instance in topology.instances:
         _check_environment(
@@ -49,20 +48,20 @@ def check_knowledge(topology: Topology, connector: Connector, report: Report) ->
         )
         policy = {"kv_load_failure_policy": instance.kv_load_failure_policy} if instance.kv_load_failure_policy else {}
         _tell(f"{instance.where}.kv_load_failure_policy", check_transfer_config(policy, releases["vllm"]), report)
-    if not ascend:
-        _check_options(topology, releases["vllm"], report)
-        return
-    _tell("engine_args", check_arguments(topology.engine_args, topology.engine.version), report)
-    for instance in topology.instances:
-        _tell(f"{instance.where}.args", check_arguments(instance.args, topology.engine.version, instance.kind), report)
-    _check_extra_configs(topology, connector, report)
-    _check_equal_variables(topology, report)
+    _check_options(topology, releases, report)
+    if topology.engine.kind == "vllm_ascend":
+        _check_extra_configs(topology, connector, report)
+        _check_equal_variables(topology, report)
 
 
-def _check_options(topology: Topology, vllm: str, report: Report) -> None:
-    _tell("engine_args", check_options(topology.engine_args, vllm), report)
+def _check_options(topology: Topology, releases: Mapping[str, str], report: Report) -> None:
+    def judge(arguments: Sequence[str], side: str | None = None) -> list[Finding]:
+        ascend = releases.get("vllm_ascend")
+        return check_arguments(arguments, ascend, side) if ascend else check_options(arguments, releases["vllm"])
+
+    _tell("engine_args", judge(topology.engine_args), report)
     for instance in topology.instances:
-        _tell(f"{instance.where}.args", check_options(instance.args, vllm), report)
+        _tell(f"{instance.where}.args", judge(instance.args, instance.kind), report)
 
 
 def _releases(topology: Topology) -> dict[str, str]:

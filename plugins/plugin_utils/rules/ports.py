@@ -49,17 +49,15 @@ def check_ports(processes: Sequence[Process], report: Report) -> None:
                 known = by_key.setdefault(claim.where, claim)
                 first, last = min(known.first, claim.first), max(known.last, claim.last)
                 by_key[claim.where] = replace(known, first=first, last=last)
-    for claim in by_key.values():
-        _check_range(claim, report)
-    for process in processes:
-        for claim in process.claims:
-            if claim.kind == "pool" and claim.last > MAX_PORT:
+            elif claim.last > MAX_PORT:
                 report.error(
                     "port-out-of-range",
                     claim.where,
                     f"{claim.purpose} draws from {claim.text()}, but ports end at {MAX_PORT}.",
                     "give the variable that moves it a smaller value.",
                 )
+    for claim in by_key.values():
+        _check_range(claim, report)
 
 
 def _overlaps(claims: Sequence[Owned]) -> Iterator[tuple[Owned, Owned]]:

@@ -70,6 +70,10 @@ class Hardware:
     generation: str = key("text", choices=tuple(GENERATIONS), hint="it decides how many NPUs a host has")
     chips: int | None = key("integer", None, most=MOST_RANKS)
 
+    @property
+    def chips_per_host(self) -> int:
+        return self.chips or GENERATIONS[self.generation].chips
+
 
 @dataclass(frozen=True)
 class Host:
@@ -180,8 +184,7 @@ class Topology:
             return entry.chips
         if entry and entry.generation:
             return GENERATIONS[entry.generation].chips
-        hardware = self.hardware
-        return (hardware.chips or GENERATIONS[hardware.generation].chips) if hardware else None
+        return self.hardware.chips_per_host if self.hardware else None
 
 
 @dataclass(frozen=True)
