@@ -27,8 +27,8 @@ class Play:
 
     @property
     def text(self) -> str:
-        """The output in one line, for YAML breaks messages where it likes."""
-        return re.sub(r"\s+", " ", self.output)
+        """The output in one line, for YAML breaks messages where it likes, and colours begin anew on every line."""
+        return re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m", "", self.output))
 
 
 class Scenario:
@@ -46,6 +46,8 @@ class Scenario:
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
             "ANSIBLE_NOCOLOR": "1",
+            # molecule sets it for its own plays where it sees a terminal, or takes something for one
+            "ANSIBLE_FORCE_COLOR": "0",
         }
         started = time.monotonic()
         done = subprocess.run(
