@@ -80,6 +80,8 @@ twin-environment: setup-dev ## installations of the NPU twin for the test hosts
 molecule: setup-dev sandbox-environment twin-environment ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
 	$(call step,molecule default)
 	tests/tools/molecule.sh test --scenario-name default
+	$(call step,molecule preflight_faults)
+	tests/tools/molecule.sh test --scenario-name preflight_faults
 	$(call step,molecule ascend_2p1d)
 	tests/tools/molecule.sh test --scenario-name ascend_2p1d
 	$(call step,molecule ascend_2p1d_external)
@@ -97,6 +99,7 @@ test: lint sanity units scale oldest-core molecule integration ## every test
 .PHONY: bench mutants
 bench: setup-dev ## CPU seconds and memory for 250 and 1,000 hosts, against the limits that are promised
 	python tests/scale/plan.py
+	python tests/scale/preflight.py
 
 mutants: setup-dev ## change facts of the planner one by one: do the tests notice? [FACTS=10] [SEED=]
 	PYTHONPATH=$(CURDIR)/.collections python tests/mutation/run.py --facts $(or $(FACTS),10) $(if $(SEED),--seed $(SEED))

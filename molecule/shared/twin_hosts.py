@@ -12,8 +12,10 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import testinfra
+import yaml
 
 ROOT = Path(__file__).parents[2]
 STATE = "/etc/mooncake-pd-twin/state.json"
@@ -35,12 +37,10 @@ class Scenario:
     def __init__(self, name: str) -> None:
         self.lab = f"molecule-{name.replace('_', '-')}"
         self.inventory = ROOT / "molecule" / name / "inventory"
-        self.hosts = {
-            host: testinfra.get_host(f"podman://mooncake-pd-{self.lab}-{host}")
-            for host in ("npu1", "npu2", "npu3", "npu4")
-        }
+        topology = yaml.safe_load((self.inventory / "topology.yml").read_text())
+        self.hosts = {host: testinfra.get_host(f"podman://mooncake-pd-{self.lab}-{host}") for host in topology["hosts"]}
 
-    def play(self, playbook: str, *options: str) -> Play:
+    def play(self, playbook: str, *options: str, inventory: Path | None = None) -> Play:
         environment = {
             **os.environ,
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
@@ -51,7 +51,7 @@ class Scenario:
         }
         started = time.monotonic()
         done = subprocess.run(
-            ["ansible-playbook", f"mooncake.pd.{playbook}", "-i", self.inventory, *options],
+            ["ansible-playbook", f"mooncake.pd.{playbook}", "-i", inventory or self.inventory, *options],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -63,11 +63,12 @@ class Scenario:
 
     def fault(self, host: str, text: str) -> None:
         """What the headless engine of a host does from its next start on; an empty text takes it away."""
-        if not text:
-            self.hosts[host].check_output(f"rm -f {STATE}")
-            return
-        content = json.dumps({"generation": "A3", "engine_faults": {"headless": text}})
-        self.hosts[host].check_output(f"mkdir -p $(dirname {STATE}) && echo '{content}' > {STATE}")
+        self.state(host, engine_faults={"headless": text} if text else {})
+
+    def state(self, host: str, **changes: Any) -> None:
+        """Another state of the twin of a host."""
+        told = json.loads(self.hosts[host].check_output(f"cat {STATE}")) | changes
+        self.hosts[host].check_output(f"echo '{json.dumps(told)}' > {STATE} && mooncake-pd-twin-book")
 
     def stop(self, *units: str) -> None:
         """As an operator does it; a unit that failed counts as never tried again."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,12 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files import (
+    FilesError,
+    Reports,
+    folder,
+    refuse_inventory,
+)
 from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan, plan_of
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
 from ansible_collections.mooncake.pd.plugins.plugin_utils.report import document, page, table
@@ -29,8 +33,6 @@ ARGUMENTS: dict[str, Any] = {
     "dest": {"type": "path"},
     "apart": {"type": "int", "default": table.APART},
 }
-# Values of environment variables are in it: nothing for all users of the controller, though perhaps for a group.
-MODE = 0o640
 _COLOURS = {"title": "bright blue", "host": "green", "plain": None, "dim": "dark gray", "warning": "bright purple"}
 
 display = Display()
@@ -47,28 +49,35 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         if not options.get("topology"):
             _refuse_second(plan, task_vars)
         content = document.document(plan)
-        dest = Path(options.get("dest") or Path("plan", _folder(content["cluster"]["name"]))).absolute()
-        _refuse_inventory(dest, task_vars)
+        dest = Path(options.get("dest") or Path("plan", folder(content["cluster"]["name"]))).absolute()
+        try:
+            refuse_inventory(dest, task_vars.get("ansible_inventory_sources") or ())
+            reports = Reports.of(
+                {dest / "plan.json": document.to_json(content), dest / "plan.html": page.page(content)}
+            )
+        except FilesError as error:
+            raise AnsibleActionFail(str(error)) from None
 
         for line in table.joined(table.lines(content, options["apart"])):
             # Display adds no end of line to what seems to have one
             display.display(line.text + "\n" * line.text.endswith("\n"), color=_COLOURS[line.style])
-        texts = {dest / "plan.json": document.to_json(content), dest / "plan.html": page.page(content)}
-        before = {path: _read(path) for path in texts}
-        files = [{"path": str(path), "changed": before[path] != text} for path, text in texts.items()]
         if not self._task.check_mode:
-            _write({path: text for path, text in texts.items() if before[path] != text})
-        for file in files:
-            display.display(_said(file, self._task.check_mode))
+            try:
+                reports.write()
+            except FilesError as error:
+                raise AnsibleActionFail(str(error)) from None
+        for said in reports.said(self._task.check_mode):
+            display.display(said)
+        written = reports.results()
         result.update(
-            changed=any(file["changed"] for file in files),
-            files=files,
+            changed=any(file["changed"] for file in written),
+            files=written,
             summary=document.summary(content),
             table=table.text(content, options["apart"]),
         )
         if self._task.diff:
             path = dest / "plan.json"
-            result["diff"] = [_diff(path, before[path] or "", texts[path], options["apart"])]
+            result["diff"] = [_diff(path, reports.before[path] or "", reports.after[path], options["apart"])]
         return result
 
     def _plan(self, path: str) -> Plan:
@@ -126,74 +135,3 @@ def _refuse_second(plan: Plan, task_vars: dict[str, Any]) -> None:
         f"The inventory ({inventory}) is made of more than one topology: {source} does not name {shown} of group pd, "
         f"so there is also {', '.join(others)}. Mend: give one inventory a run, with -i, and in it one topology.yml."
     )
-
-
-def _folder(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "cluster"
-
-
-def _refuse_inventory(dest: Path, task_vars: dict[str, Any]) -> None:
-    """Ansible reads every file below a folder that it was given, and .json as an inventory.
-
-    Of a folder with a file that it was given it reads the variables only. Still, the folder itself is refused, for it
-    is what -i names the next time; folders below it are not, for plan/<name> lies there when one stands beside the
-    file.
-    """
-    real = dest.resolve()
-    for source in task_vars.get("ansible_inventory_sources") or ():
-        path = Path(str(source)).absolute()
-        if path.is_dir():
-            folder, read = path.resolve(), real.is_relative_to(path.resolve())
-        elif path.is_file():
-            folder = path.parent.resolve()  # a link's own, which is where Ansible looks for variables
-            variables = (folder / "group_vars", folder / "host_vars")
-            read = real == folder or any(real.is_relative_to(place) for place in variables)
-        else:
-            continue  # a list of hosts
-        if read:
-            raise AnsibleActionFail(
-                f"dest: {dest} lies in the inventory {folder}, where Ansible would read plan.json as an inventory or "
-                "as variables. Mend: choose a folder outside of it."
-            )
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except UnicodeDecodeError:
-        return ""  # whatever it is, it is no plan
-    except OSError as error:
-        raise AnsibleActionFail(f"dest: {path} cannot be read: {error.strerror}.") from error
-
-
-def _write(texts: dict[Path, str]) -> None:
-    for path, text in texts.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, text)
-        except OSError as error:
-            raise AnsibleActionFail(
-                f"dest: {path} cannot be written: {error.strerror}. Mend: choose another folder."
-            ) from error
-
-
-def _replace(path: Path, text: str) -> None:
-    """Whoever looks at it meanwhile sees all of it, and no link that lies there is followed."""
-    handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            os.fchmod(handle, MODE)
-            file.write(text)
-        os.replace(fresh, path)
-    except BaseException:
-        os.unlink(fresh)
-        raise
-
-
-def _said(file: dict[str, Any], check_mode: bool) -> str:
-    path = os.path.relpath(file["path"])
-    shown = file["path"] if path.startswith("..") else path
-    state = ("would be written" if check_mode else "written") if file["changed"] else "unchanged"
-    return f"{shown}  {state}"

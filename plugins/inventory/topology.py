@@ -389,7 +389,8 @@ options:
     default: []
     suboptions:
       rule:
-        description: The id that a report shows in brackets, such as V(port-in-nodeport-range).
+        description: >-
+          The id that a report of the plan or of preflight shows in brackets, such as V(port-in-nodeport-range).
         type: str
         required: true
       reason:
@@ -399,7 +400,13 @@ options:
       where:
         description: >-
           The key that the report names, or an entry around it, such as C(prefill). Without it the rule is
-          waived everywhere.
+          waived everywhere. For rules of preflight about what is unknown, whose names end in C(-unknown), it is the
+          fact and has to be given.
+        type: str
+      host:
+        description: >-
+          For rules of preflight, which look at hosts: the host where it is accepted. Without it the rule is waived
+          on all of them.
         type: str
 notes:
   - Ports are never handed out by chance or by order. Those that the plan chooses stand in

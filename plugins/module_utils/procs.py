@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import time
 from dataclasses import asdict, dataclass
 from typing import Optional
 
+from ansible_collections.mooncake.pd.plugins.module_utils.jobs import Job, Late
+from ansible_collections.mooncake.pd.plugins.module_utils.masking import masked_command
+
 # docker-<id>.scope, libpod-<id>.scope, cri-containerd-<id>.scope, crio-<id>.scope, /docker/<id>, /kubepods/.../<id>
 _CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
-_SECRET = re.compile(r"(?i)(--?[\w-]*(?:key|token|secret|passw)[\w-]*[= ])\S+")
 _COMMAND_LENGTH = 160
+_SECONDS, _LEAST = 1.0, 0.05  # for the command line of one process
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,10 @@ class Process:
     unit: Optional[str]
     container: Optional[str]
     login: bool = False  # below user.slice: its unit is a login session or a unit of a user, no service of the host
+    late: bool = False  # its command line was not told in time: `command` is the name only
 
     def as_dict(self) -> dict[str, object]:
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "late"}
 
     def __str__(self) -> str:
         text = f"pid {self.pid} ({self.command}), user {self.user}"
@@ -78,9 +83,19 @@ def container_of(paths: list[str]) -> Optional[str]:
     return None
 
 
-def describe(pid: int, proc: str = "/proc") -> Process:
-    command = _read(pid, "cmdline", proc).replace("\0", " ").strip() or f"[{_read(pid, 'comm', proc).strip() or '?'}]"
-    command = _SECRET.sub(r"\1***", command)
+def _words(pid: int, proc: str, deadline: float) -> Optional[list[str]]:
+    """The command line lies in the memory of the process: who asks one that hangs in the kernel hangs as well."""
+    job = Job(lambda: _read(pid, "cmdline", proc))
+    try:
+        return str(job.result(max(deadline, time.monotonic() + _LEAST))).rstrip("\0 ").split("\0")
+    except Late:
+        return None
+
+
+def describe(pid: int, proc: str = "/proc", deadline: Optional[float] = None) -> Process:
+    """deadline: of the monotonic clock, for its command line."""
+    words = _words(pid, proc, time.monotonic() + _SECONDS if deadline is None else deadline)
+    command = masked_command(words or []).strip() or f"[{_read(pid, 'comm', proc).strip() or '?'}]"
     if len(command) > _COMMAND_LENGTH:
         command = command[:_COMMAND_LENGTH] + "..."
     user = "?"
@@ -96,7 +111,7 @@ def describe(pid: int, proc: str = "/proc") -> Process:
     if container and container == container_of(cgroup_paths(_read(1, "cgroup", proc))):
         container = None
     login = any("user.slice" in path.split("/") for path in paths)
-    return Process(pid, command, user, unit_of(paths), container, login)
+    return Process(pid, command, user, unit_of(paths), container, login, late=words is None)
 
 
 def in_control_group(control_group: str, proc: str = "/proc") -> set[int]:

@@ -12,18 +12,20 @@ import os
 import re
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterable, Optional
 
 # linux/include/net/tcp_states.h
 LISTEN = "LISTEN"
+BOUND = "BOUND"  # bound, neither listening nor connected; only sock_diag lists such sockets
+TIME_WAIT = "TIME-WAIT"
 STATES = {
     "01": "ESTABLISHED",
     "02": "SYN-SENT",
     "03": "SYN-RECV",
     "04": "FIN-WAIT-1",
     "05": "FIN-WAIT-2",
-    "06": "TIME-WAIT",
+    "06": TIME_WAIT,
     "07": "CLOSE",
     "08": "CLOSE-WAIT",
     "09": "LAST-ACK",
@@ -55,6 +57,19 @@ class Row:
     port: int
     state: str
     inode: int
+    remote: str = field(default="", compare=False)  # address:port
+    v6only: Optional[bool] = field(default=None, compare=False)  # None: not told, or not IPv6
+
+
+def shown(raw: bytes) -> str:
+    """A packed address, as it is written."""
+    address = ipaddress.ip_address(raw)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def place(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _address(text: str) -> str:
@@ -63,9 +78,26 @@ def _address(text: str) -> str:
         raise ValueError(text)
     if sys.byteorder == "little":  # the kernel prints each 32-bit word in host order
         raw = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
-    address = ipaddress.ip_address(raw)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)
+    return shown(raw)
+
+
+def row_of(fields: list[str]) -> Row:
+    """One row of /proc/net/tcp, split; ValueError or IndexError when it is not understood."""
+    host, _colon, hexadecimal = fields[1].partition(":")
+    port = int(hexadecimal, 16)
+    # TIME-WAIT and NEW-SYN-RECV rows have no owner; older kernels cut them short.
+    inode = int(fields[9])
+    return Row(_address(host), port, STATES.get(fields[3], fields[3]), inode, _remote(fields[2]))
+
+
+def _remote(text: str) -> str:
+    """The other end, for the message only."""
+    host, _colon, hexadecimal = text.partition(":")
+    try:
+        port = int(hexadecimal, 16)
+        return place(_address(host), port) if port else ""
+    except ValueError:
+        return ""
 
 
 def parse_table(text: str, ports: Optional[set[int]] = None) -> tuple[list[Row], int]:
@@ -77,13 +109,8 @@ def parse_table(text: str, ports: Optional[set[int]] = None) -> tuple[list[Row],
         if not fields or fields[0] == "sl":
             continue
         try:
-            host, _colon, hexadecimal = fields[1].partition(":")
-            port = int(hexadecimal, 16)
-            if ports is not None and port not in ports:
-                continue
-            # TIME-WAIT and NEW-SYN-RECV rows have no owner; older kernels cut them short.
-            inode = int(fields[9])
-            rows.append(Row(_address(host), port, STATES.get(fields[3], fields[3]), inode))
+            if ports is None or int(fields[1].partition(":")[2], 16) in ports:
+                rows.append(row_of(fields))
         except (IndexError, ValueError):
             bad += 1
     return rows, bad
@@ -143,26 +170,38 @@ def _is_wildcard(address: str) -> bool:
 def conflicting(rows: Iterable[Row], address: str, port: int) -> list[Row]:
     """Sockets that can make a bind of (address, port) fail, the surest explanation only.
 
-    Listeners first; a client connection that merely uses the port as its source comes second. /proc does not say
-    whether a [::] listener is v6only, so it explains an IPv4 bind only when no IPv4 socket does.
+    Listeners first, then what is bound and silent; a client connection that merely uses the port as its source comes
+    third, what has no owner last. /proc does not say whether a [::] listener is v6only, so it explains an IPv4 bind
+    only when no IPv4 socket does.
     """
 
     def overlaps(row: Row) -> bool:
         if row.address == address:
             return True
         if ":" in row.address and ":" not in address:
-            return False
+            return row.address == "::" and row.v6only is False
         return _is_wildcard(row.address) or _is_wildcard(address)
 
-    same_port = [row for row in rows if row.port == port]
-    for group in ([r for r in same_port if r.state == LISTEN], [r for r in same_port if r.state != LISTEN]):
+    kinds: list[list[Row]] = [[], [], [], []]
+    for row in rows:
+        if row.port == port:
+            kinds[_surety(row)].append(row)
+    for group in kinds:
         direct = [row for row in group if overlaps(row)]
         if direct:
             return direct
-        dual = [row for row in group if row.address == "::"]
+        dual = [row for row in group if row.address == "::" and row.v6only is None]
         if dual:
             return dual
     return []
+
+
+def _surety(row: Row) -> int:
+    if row.state == LISTEN:
+        return 0
+    if row.state == BOUND:
+        return 1
+    return 2 if row.inode else 3
 
 
 def satisfies(listening: str, planned: str) -> bool:

@@ -12,7 +12,9 @@ author:
   - mooncake.pd contributors (@mooncake-pd)
 description:
   - Binds every planned address and port for a moment, with C(SO_REUSEADDR) as the servers do. This is the truth;
-    C(/proc) is only asked who stands in the way.
+    the kernel and C(/proc) are only asked who stands in the way.
+  - A port that another process has bound in the same way and does not listen on yet counts as taken, although a bind
+    succeeds, since only one of the two will be able to listen.
   - A port that the unit's own processes hold is V(own) and no problem.
   - Names all owners of a taken port with process, user, unit and container. Nothing is ever stopped.
   - Fails with all problems at once.
@@ -134,126 +136,24 @@ problems:
       nginx.service. Stop that service or plan another port.
 """
 
-import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.mooncake.pd.plugins.module_utils import procs, sockets
+from ansible_collections.mooncake.pd.plugins.module_utils import port_court, published_ports
 
-# Stopping one of these takes more down than a port: the way into the host, other containers, the host itself.
-_NEVER_STOP = re.compile(
-    r"(?:sshd?|user|docker|containerd|crio|kubelet|dbus|dbus-broker|systemd-[\w-]+)(?:@.*)?\.service"
-)
+_STATES = {port_court.FREE: "free", port_court.OWN: "own", port_court.TAKEN: "taken"}
 
 
-class Ports:
-    def __init__(self, proc: str = "/proc") -> None:
-        self.proc = proc
-        self.problems: list[str] = []
-
-    def examine(self, group: dict[str, Any]) -> dict[str, Any]:
-        entries = []
-        for claim in group["ports"]:
-            if not 1 <= claim["first"] <= claim["last"] <= 65535:
-                self._problem(group, claim, claim["first"], f"is no port range ({claim['first']}-{claim['last']})")
-                continue
-            for port in range(claim["first"], claim["last"] + 1):
-                entries.append(self._entry(group, claim, port))
-        return {"name": group["name"], "unit": group["unit"], "ports": entries}
-
-    def _entry(self, group: dict[str, Any], claim: dict[str, Any], port: int) -> dict[str, Any]:
-        state = "free"
-        owners: list[procs.Process] = []
-        answer = sockets.probe(claim["address"], port, self.proc)
-        if answer == sockets.TAKEN:
-            owners, state, problem = self._taken(group, claim["address"], port)
-            if problem:
-                self._problem(group, claim, port, problem)
-        elif answer != sockets.FREE:
-            state = "unusable"
-            self._problem(group, claim, port, self._unusable(answer, claim["address"], port))
-        return {
-            "purpose": claim["purpose"],
-            "address": claim["address"],
-            "port": port,
-            "where": claim["where"],
-            "state": state,
-            "owners": [owner.as_dict() for owner in owners],
-        }
-
-    @staticmethod
-    def _unusable(answer: str, address: str, port: int) -> str:
-        if answer == sockets.NO_ADDRESS:
-            return (
-                f"cannot be used: {address} is not an address of this host. Compare hosts.<name>.address in the"
-                " topology with `ip -brief address`."
-            )
-        if answer == sockets.NO_PERMISSION:
-            return "may not be bound by this user. Run this as root (become), or plan a port from 1024 on."
-        return f"cannot be used: {address}:{port} is no IP address and port that can be bound here."
-
-    def _problem(self, group: dict[str, Any], claim: dict[str, Any], port: int, text: str) -> None:
-        where = f" ({claim['where']})" if claim["where"] else ""
-        self.problems.append(f"{group['name']}: {claim['purpose']} port {claim['address']}:{port}{where} {text}")
-
-    def _taken(self, group: dict[str, Any], address: str, port: int) -> tuple[list[procs.Process], str, str]:
-        rows, bad = sockets.tables(self.proc, {port})
-        rows = sockets.conflicting(rows, address, port)
-        found, hidden = sockets.holders((row.inode for row in rows), procs.pids(self.proc), self.proc)
-        pids = sorted({pid for holders in found.values() for pid in holders})
-        owners = [procs.describe(pid, self.proc) for pid in pids]
-        if owners and all(owner.unit == group["unit"] and not owner.container for owner in owners):
-            return owners, "own", ""
-        return owners, "taken", self._explain(group["unit"], owners, rows, hidden, bad)
-
-    def _explain(self, unit: str, owners: list[procs.Process], rows: list[sockets.Row], hidden: int, bad: int) -> str:
-        listening = any(row.state == sockets.LISTEN for row in rows)
-        states = ", ".join(sorted({row.state for row in rows}))
-        if owners:
-            text = "is taken by " + " and ".join(str(owner) for owner in owners)
-            if not listening:
-                text += f", as the source port of a connection of its own ({states})"
-            return f"{text}. {self._way_out(unit, owners, listening)}"
-        if hidden:
-            return f"is taken, and {hidden} processes may not be asked whether they hold it. Run this as root (become)."
-        if rows and all(row.inode == 0 for row in rows):
-            return (
-                f"is taken by a connection without a process ({states}): a client used it as its source port and is"
-                " gone. Wait a minute, and reserve the port (net.ipv4.ip_local_reserved_ports) so that the kernel does"
-                " not hand it out."
-            )
-        if rows:
-            return (
-                f"is taken by a socket ({states}) that no process of this host has open: the kernel itself (NFS, a"
-                " tunnel), or a process of another PID namespace, such as the machine that runs this container. Look"
-                " there, or plan another port."
-            )
-        unread = f" {bad} rows of /proc/net/tcp could not be read." if bad else ""
-        return (
-            "is taken, and no socket in /proc/net/tcp says by whom: a process has bound it and does not listen yet, or"
-            f" never will.{unread} Look for a program that is starting or hangs (`ss --bound-inactive`, iproute2 6.8),"
-            " or plan another port."
-        )
-
-    @staticmethod
-    def _way_out(unit: str, owners: list[procs.Process], listening: bool) -> str:
-        if not listening:
-            return (
-                "Reserve the port (net.ipv4.ip_local_reserved_ports), so that the kernel does not hand it out again,"
-                " and wait for that connection to end or restart its program."
-            )
-        foreign = [owner for owner in owners if owner.unit != unit or owner.container]
-        containers = sorted({owner.container for owner in foreign if owner.container})
-        if containers:
-            return f"Stop the container ({', '.join(containers)}) or plan another port."
-        units = {owner.unit or "" for owner in foreign}
-        stop = units.pop() if len(units) == 1 else ""
-        login = any(owner.login for owner in foreign)
-        if stop.endswith(".service") and not login and not _NEVER_STOP.fullmatch(stop):
-            return f"Stop it (systemctl stop {stop}) or plan another port."
-        pids = ", ".join(str(owner.pid) for owner in foreign)
-        return f"Stop that process (pid {pids}) if it is a leftover, or plan another port."
+def entry(ruling: port_court.Ruling) -> dict[str, Any]:
+    return {
+        "purpose": ruling.purpose,
+        "address": ruling.address,
+        "port": ruling.port,
+        "where": ruling.where,
+        "state": _STATES.get(ruling.verdict, "unusable"),
+        "owners": [owner.as_dict() for owner in ruling.owners],
+    }
 
 
 def main() -> None:
@@ -279,10 +179,15 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    ports = Ports()
-    groups = [ports.examine(group) for group in module.params["groups"]]
-    if ports.problems:
-        module.fail_json(msg="\n".join(ports.problems), groups=groups, problems=ports.problems)
+    asked = module.params["groups"]
+    heard = port_court.Court(published=lambda: published_ports.read()[0]).hear(asked)
+    groups = [
+        {"name": group["name"], "unit": group["unit"], "ports": [entry(ruling) for ruling in rulings if ruling.probed]}
+        for group, rulings in zip(asked, heard)
+    ]
+    problems = [ruling.problem for rulings in heard for ruling in rulings if ruling.said]
+    if problems:
+        module.fail_json(msg="\n".join(problems), groups=groups, problems=problems)
     module.exit_json(changed=False, groups=groups, problems=[])
 
 

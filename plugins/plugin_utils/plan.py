@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
@@ -17,7 +18,10 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import TRAN
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES
 from ansible_collections.mooncake.pd.plugins.plugin_utils.lines import line_map
+from ansible_collections.mooncake.pd.plugins.plugin_utils.needed_files import needed_files
+from ansible_collections.mooncake.pd.plugins.plugin_utils.peers import Peers
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import pool
+from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.catalogue import RULES as PREFLIGHT
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError, Problem, Report, Waived
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
@@ -56,15 +60,24 @@ class Plan:
     waived: tuple[Waived, ...]
 
     def hostvars(self, host: str) -> dict[str, Any]:
-        address = self.topology.hosts[host].address
+        machine = self.topology.hosts[host]
         processes = self.processes.get(host, ())
         planned = {
             "name": host,
-            "address": address,
+            "address": machine.address,
+            "interface": machine.interface,
+            "generation": self.topology.generation(host),
+            "chips": self.topology.chips(host),
             "processes": [process.as_dict() for process in processes],
             "pools": _pools(processes),
+            "peers": self._peers.of(host),
+            "files": needed_files(self.topology.model.path, processes),
         }
-        return {"ansible_host": address, "pd_host": planned}
+        return {"ansible_host": machine.address, "pd_host": planned}
+
+    @cached_property
+    def _peers(self) -> Peers:
+        return Peers(self.topology, self.processes)
 
     def groups(self) -> dict[str, list[str]]:
         """Every group and its hosts in the order of the file; a group without hosts is there too."""
@@ -106,6 +119,11 @@ class Plan:
             "router": self._router(),
             "environment": vllm.shared_environment(topology),
             "planned_variables": sorted(settings.unalterable(ENGINES[topology.engine.kind])),
+            "preflight_waivers": [
+                {"rule": waiver.rule, "host": waiver.host, "fact": waiver.where, "reason": waiver.reason}
+                for waiver in topology.waive
+                if waiver.rule in PREFLIGHT
+            ],
         }
 
     def instances(self) -> list[dict[str, Any]]:

@@ -50,7 +50,8 @@ class Measured:
     megabytes: int
     problems: int
     counts: dict[str, int]
-    host_bytes: dict[str, int]  # the variables of each host, as JSON
+    host_bytes: dict[str, int]  # the variables of each host without its peers, as JSON
+    peers: dict[str, int]  # hosts that each host tries
     cluster_bytes: int
 
     @property
@@ -107,6 +108,7 @@ def measure(raw: Raw, best_of: int) -> Measured:
     seconds, (found, problems) = timed(lambda: plan(raw), best_of)
     variables, (hosts, cluster) = timed(lambda: tell(found), best_of)
     megabytes = _peak_megabytes()
+    peers = {name: len(own["pd_host"].pop("peers")) for name, own in hosts.items()}
     return Measured(
         seconds,
         variables,
@@ -114,6 +116,7 @@ def measure(raw: Raw, best_of: int) -> Measured:
         problems,
         count(found),
         {name: len(json.dumps(own)) for name, own in hosts.items()},
+        peers,
         len(json.dumps(cluster)),
     )
 
@@ -136,33 +139,36 @@ def ansible(command: list[str], raw: Raw) -> tuple[float, int]:
     """CPU seconds of an ansible command and all its children on an inventory of this topology, and bytes it printed."""
     with tempfile.TemporaryDirectory(prefix="mooncake-pd-scale-") as folder:
         path = Path(folder, "topology.yml")
-        path.write_text(_yaml(raw), encoding="utf-8")
-        # PYTHONPATH and the like of whoever runs this would change what is measured
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
-        environment |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_HOME": folder}
+        path.write_text(to_yaml(raw), encoding="utf-8")
         program = str(Path(sys.executable).with_name(command[0]))
-        before, printed = _children_seconds(), Path(folder, "printed")
+        before, printed = children_seconds(), Path(folder, "printed")
         with printed.open("w", encoding="utf-8") as file:
             done = subprocess.run(
                 [program, "-i", str(path), *command[1:]],
                 check=False,
                 cwd=folder,
-                env=environment,
+                env=ansible_environment(folder),
                 stdout=file,
                 stderr=subprocess.PIPE,
                 text=True,
             )
         if done.returncode:
             raise SystemExit(f"{command[0]} ended with {done.returncode}:\n{done.stderr}")
-        return _children_seconds() - before, printed.stat().st_size
+        return children_seconds() - before, printed.stat().st_size
 
 
-def _children_seconds() -> float:
+def ansible_environment(folder: str) -> dict[str, str]:
+    """PYTHONPATH and the like of whoever runs this would change what is measured."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
+    return environment | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_HOME": folder}
+
+
+def children_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def _yaml(raw: Raw) -> str:
+def to_yaml(raw: Raw) -> str:
     """Block by block as people write it, one instance or host a line; JSON is YAML."""
     lines = []
     for name, value in raw.items():

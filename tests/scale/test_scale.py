@@ -15,6 +15,8 @@ import pytest
 from ansible_collections.mooncake.pd.tests.scale import plan
 from ansible_collections.mooncake.pd.tests.scale.topologies import RATIOS, STYLES, counts, faulty, topology
 
+SETTLED = [f"n{number}" for number in range(1, 100)]  # both topologies begin with them; names are as long there
+
 styles = pytest.mark.parametrize("style", STYLES)
 
 
@@ -51,15 +53,17 @@ def test_nothing_grows_with_the_square_of_the_hosts(style):
     few, many = measured(style, plan.FEW), measured(style, plan.MANY)
     assert many.cpu / few.cpu < plan.GROWTH
     assert many.cluster_bytes / few.cluster_bytes < plan.GROWTH
-    # what a host is told does not depend on how many others there are; the first has the router, which knows all
-    first, *others = few.host_bytes
-    assert {host: many.host_bytes[host] for host in others if host in _settled(few)} == _settled(few)
+    # what a host is told beside its peers does not depend on how many others there are; the first has the router
+    first = next(iter(few.host_bytes))
+    assert {host: many.host_bytes[host] for host in SETTLED} == {host: few.host_bytes[host] for host in SETTLED}
     assert many.host_bytes[first] / few.host_bytes[first] < plan.GROWTH
 
 
-def _settled(few: plan.Measured) -> dict[str, int]:
-    """Hosts of the part that both topologies begin with; names are as long there."""
-    return {host: few.host_bytes[host] for host in [f"n{number}" for number in range(1, 100)]}
+@styles
+def test_a_host_tries_one_peer_more_when_the_hosts_double(style):
+    few, many = measured(style, plan.FEW), measured(style, plan.MANY)
+    assert plan.MANY == 2 * 2 * plan.FEW
+    assert {host: many.peers[host] for host in SETTLED} == {host: few.peers[host] + 2 for host in SETTLED}
 
 
 @styles

@@ -12,5 +12,8 @@ environment() {
 
 "${sudo[@]}" mkdir -p "$cache/model"
 "${sudo[@]}" cp "$root/tests/sim/npu/model/config.json" "$cache/model/config.json"
+# what makes a test host one with NPUs
+"${sudo[@]}" rm -rf "$cache/source"
+"${sudo[@]}" cp -r "$root/tests/sim/npu" "$cache/source"
 environment 0.11.0 0.3.7.post2
 environment 0.23.0 0.3.11.post1

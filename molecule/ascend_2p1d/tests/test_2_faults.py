@@ -28,7 +28,9 @@ def test_port_taken_inside_the_group_is_found_before_anything_is_touched(scenari
     play = scenario.play("site")
     assert play.rc != 0
     assert "d1-1: kv port 10.90.77.14:19220 (decode[0].kv_port) is taken by pid" in play.text
-    assert "user root, unit dashboard.service. Stop it (systemctl stop dashboard.service)" in play.text
+    assert "user root, unit dashboard.service" in play.text
+    assert "Mend: stop it (systemctl stop dashboard.service) or plan another port." in play.text
+    assert "Preflight found 1 error (port-taken); nothing was changed." in play.text
     assert npu4.check_output("ls -lR --time-style=full-iso /etc/systemd/system /var/log/mooncake-pd") == before
     assert not npu4.service(DECODE[1]).is_running
 

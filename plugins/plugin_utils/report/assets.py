@@ -1,11 +1,15 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Style and script of the page. Nothing is loaded from anywhere; without the script all is still there to read."""
+"""Styles and script of the pages. Nothing is loaded from anywhere; without the script all is still there to read."""
 
 from __future__ import annotations
 
-STYLE = """
+# of what a page may do; it is said in the page itself
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
+
+# of every page: colours, text, head, navigation, tables
+BASE = """
 :root {
   color-scheme: light dark;
   --page: #f6f7f9; --paper: #fff; --ink: #16191d; --soft: #565e69; --line: #d5dae1; --faint: #eceff3;
@@ -63,6 +67,11 @@ tbody tr + tr > * { border-top: 1px solid var(--faint); }
 tbody th { color: var(--ink); font-size: inherit; }
 details > summary { cursor: pointer; padding: .35rem 0; font-weight: 600; }
 details > summary .soft { font-weight: 400; }
+"""
+
+STYLE = (
+    BASE
+    + """\
 svg.path { display: block; width: 100%; height: auto; margin: 0 auto; }
 svg.path text { fill: var(--ink); font-size: 13px; }
 svg.path .name { font-weight: 700; font-size: 14px; }
@@ -146,6 +155,7 @@ footer { margin-top: 2.5rem; padding-bottom: 2rem; color: var(--soft); font-size
 }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 """
+)
 
 SCRIPT = """
 (() => {

@@ -70,9 +70,4 @@ def summary(content: Document) -> dict[str, int]:
 
 def _host(plan: Plan, name: str) -> dict[str, Any]:
     planned: dict[str, Any] = plan.hostvars(name)["pd_host"]
-    return {
-        "name": name,
-        "address": planned["address"],
-        "chips": plan.topology.chips(name),
-        **planned,
-    }
+    return planned

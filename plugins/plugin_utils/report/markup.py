@@ -31,6 +31,19 @@ def joined(children: Iterable[object]) -> Markup:
     return Markup("".join(child if isinstance(child, Markup) else escape(str(child)) for child in children))
 
 
+def whole(title: str, style: str, policy: str, *body: Markup) -> str:
+    """A page that has its style in it."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("title", title),
+        tag("style", Markup(style)),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
+
+
 def _attribute(key: str, value: object) -> str:
     name = key.rstrip("_").replace("_", "-")
     return f" {name}" if value is True else f' {name}="{escape(str(value))}"'

@@ -13,14 +13,13 @@ from typing import Any
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import EPHEMERAL, MAX_PORT, NODE_PORTS
 from ansible_collections.mooncake.pd.plugins.plugin_utils.report import assets, path, table, words
 from ansible_collections.mooncake.pd.plugins.plugin_utils.report.document import Document, summary, to_json
-from ansible_collections.mooncake.pd.plugins.plugin_utils.report.markup import Markup, joined, tag
+from ansible_collections.mooncake.pd.plugins.plugin_utils.report.markup import Markup, joined, tag, whole
 
 # up to so many hosts, instances and kinds of hosts everything lies open; beyond that it can be opened
 _OPEN_HOSTS, _OPEN_ROWS, _OPEN_MAPS = 64, 24, 24
 _TICKS = range(0, MAX_PORT, 10000)
 _SERVICES = ("router", "frontend", "master")
 _GOLDEN = 0.618034  # steps of this part of a span never come close to each other early
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 
 
 def page(content: Document) -> str:
@@ -35,16 +34,10 @@ def page(content: Document) -> str:
         ("choices", "Chosen by the plan", _choices(content)),
     ]
     shown = [(key, title, body) for key, title, body in sections if body]
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("title", f"Plan of {name}"),
-        tag("style", Markup(assets.STYLE)),
-    )
-    body = tag(
-        "body",
+    return whole(
+        f"Plan of {name}",
+        assets.STYLE,
+        assets.POLICY,
         tag("a", "To the hosts", href="#hosts", class_="skip"),
         _header(content),
         _navigation((key, title) for key, title, _body in shown),
@@ -52,7 +45,6 @@ def page(content: Document) -> str:
         _footer(content),
         tag("script", Markup(assets.SCRIPT)),
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def _header(content: Document) -> Markup:

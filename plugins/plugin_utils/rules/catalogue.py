@@ -153,6 +153,7 @@ RULES = {
     "port-in-nodeport-range": _warning("no port lies where Kubernetes redirects"),
     # waivers
     "waiver-unknown": _error("waivers name rules"),
+    "waiver-host": _error("waivers name what the rule is about"),
     "waiver-refused": _error("waivers name rules that can be waived"),
     "waiver-unused": Rule("warning", "waivers are needed", final=True),
 }

@@ -121,6 +121,7 @@ class Waiver:
     rule: str = key("text", hint="it names what is accepted")
     reason: str = key("text", hint="whoever reads the next report has to know why")
     where: str | None = key("text", None)
+    host: str | None = key("text", None)
 
 
 @dataclass(frozen=True)

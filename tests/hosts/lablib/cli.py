@@ -145,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="a path of this machine, read-only and under the same name (repeatable)",
     )
-    up.add_argument("--shm-size", default="256m", help="size of /dev/shm (default: %(default)s)")
+    up.add_argument("--shm-size", default="1g", help="size of /dev/shm (default: %(default)s)")
     up.add_argument("--suite", help="suite of the hosts' image (default: this machine's own)")
     up.add_argument("--timeout", type=float, default=120, help="seconds a host may take to boot (default: %(default)s)")
     down = verb("down", "remove a lab and all it made")

@@ -39,7 +39,7 @@ PACKAGES = [
     "logrotate",
 ]
 # A role installs these for real; they and what they need lie in the image.
-LATER = ["haproxy", "libibverbs1", "librdmacm1", "libnuma1", "python3-venv"]
+LATER = ["haproxy", "iptables", "libibverbs1", "librdmacm1", "libnuma1", "python3-venv"]
 # No consoles, no devices and no clock of their own; timers would work in the middle of a test.
 MASKED = [
     "getty.target",

@@ -42,7 +42,7 @@ class Lab:
     image: str
     cache: str
     mounts: tuple[str, ...] = ()
-    shm: str = "256m"
+    shm: str = "1g"
     limits: tuple[str, ...] = field(default=())
 
     @property

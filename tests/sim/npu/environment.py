@@ -20,7 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from twin import hccn, state
+from twin import book, hccn, state
 
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 PROXY = "load_balance_proxy_layerwise_server_example.py"
@@ -91,7 +91,7 @@ def build(path: Path, release: state.Release, python: str, source_mooncake: bool
         write(master, f"#!{inside}\n" + MASTER.format(version=release.mooncake), executable=True)
 
 
-def equip(root: Path, release: state.Release, prefix: str, python: str) -> None:
+def equip(root: Path, release: state.Release, args: argparse.Namespace) -> None:
     """What a host with NPUs has outside the environment: tools, /etc/hccn.conf, the twin's state."""
     home = root / "usr/local/lib/mooncake-pd-twin"
     if home.exists():
@@ -99,14 +99,33 @@ def equip(root: Path, release: state.Release, prefix: str, python: str) -> None:
     shutil.copytree(HERE / "twin", home / "twin", ignore=shutil.ignore_patterns("__pycache__"))
     for target, module in (
         ("usr/local/bin/npu-smi", "npu_smi"),
-        ("usr/local/Ascend/driver/tools/hccn_tool", "hccn"),
+        ("usr/local/Ascend/driver/tools/hccn_tool-twin", "hccn"),
+        ("usr/local/sbin/mooncake-pd-twin-book", "book"),
     ):
-        lines = f"#!{python}\nimport sys\n\nsys.path.insert(0, {'/usr/local/lib/mooncake-pd-twin'!r})\n"
+        lines = f"#!{args.python}\nimport sys\n\nsys.path.insert(0, {'/usr/local/lib/mooncake-pd-twin'!r})\n"
         write(root / target, lines + f"from twin.{module} import main\n\nmain()\n", executable=True)
-    told = {"generation": release.generation, "chips": release.chips, "address_prefix": prefix}
+    write(root / "usr/local/Ascend/driver/tools/hccn_tool", book.TOOL, executable=True)
+    told = {"generation": release.generation, "chips": release.chips, "address_prefix": args.address_prefix}
+    told |= {"address_first": args.address_first, "server_index": args.server_index}
     write(root / state.HOST_FILE.lstrip("/"), json.dumps(told, indent=2) + "\n")
     write(root / "etc/hccn.conf", hccn.conf(told))
     write(root / "usr/local/Ascend/driver/version.info", "Version=25.5.0\n")
+    write(root / "usr/local/Ascend/firmware/version.info", f"Version={hccn.Host(told).firmware}\n")
+    for package, folder in (("Ascend-cann-toolkit", "ascend-toolkit"), ("Ascend-cann-nnal", "nnal/atb")):
+        home = root / "usr/local/Ascend" / folder / args.cann
+        name = package.removeprefix("Ascend-cann-").replace("toolkit", "ascend_toolkit")
+        write(home / f"{name}_install.info", f"package_name={package}\nversion={args.cann}\n")
+        write(home.parent / "set_env.sh", "")
+    nodes(root / "dev", release.chips)
+    book.write(root, told)
+
+
+def nodes(folder: Path, chips: int) -> None:
+    """Where a container may make no device nodes, files with their names and modes stand for them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*(f"davinci{chip}" for chip in range(chips)), "davinci_manager", "devmm_svm", "hisi_hdc"):
+        (folder / name).touch()
+        (folder / name).chmod(0o666)
 
 
 def main() -> None:
@@ -125,6 +144,9 @@ def main() -> None:
         "--host-root", type=Path, help="also write the NPU tools, /etc/hccn.conf and the state below it"
     )
     parser.add_argument("--address-prefix", default="198.18.0", help="of the NPUs' addresses in hccn.conf")
+    parser.add_argument("--address-first", type=int, default=10, help="last number of the address of NPU 0")
+    parser.add_argument("--server-index", type=int, default=2, help="of the host in its superpod")
+    parser.add_argument("--cann", default="9.1.0", metavar="RELEASE", help="that passes for installed on the host")
     args = parser.parse_args()
     if not args.path and not args.host_root:
         parser.error("--path or --host-root is needed")
@@ -132,7 +154,7 @@ def main() -> None:
     if args.path:
         build(args.path.absolute(), release, args.python, args.source_mooncake)
     if args.host_root:
-        equip(args.host_root, release, args.address_prefix, args.python)
+        equip(args.host_root, release, args)
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def test_digest_changes_with_what_makes_a_host_and_with_nothing_else() -> None:
     others = [
         Lab("try", HOSTS, "localhost/image:2", "/cache", limits=LAB.limits),
         Lab("try", HOSTS, LAB.image, "/cache", mounts=("/opt",), limits=LAB.limits),
-        Lab("try", HOSTS, LAB.image, "/cache", shm="1g", limits=LAB.limits),
+        Lab("try", HOSTS, LAB.image, "/cache", shm="2g", limits=LAB.limits),
         Lab("try", HOSTS, LAB.image, "/cache", limits=("nofile=1:1",)),
     ]
     digests = {digest(LAB), *(digest(lab) for lab in others), digest(LAB, Host("p1", "10.90.79.12"))}

@@ -28,11 +28,14 @@ def test_a_failed_host_stops_the_play(path):
 
 
 def only_looks(play: dict) -> bool:
-    """The preflight play lets every host tell what it knows; its last task then ends the run for all."""
+    """The preflight plays let every host tell what it knows; the last task then ends the run for all."""
+    looks = [task.get("ansible.builtin.import_role", {}).get("tasks_from") for task in play.get("tasks", [])]
+    if looks == ["check.yml"] and play["ignore_unreachable"]:
+        return True
     if [role["role"] for role in play.get("roles", [])] != ["mooncake.pd.preflight"]:
         return False
-    tasks = yaml.safe_load((ROOT / "roles/preflight/tasks/main.yml").read_text())
-    return tasks[-1]["any_errors_fatal"] is True
+    (judge,) = yaml.safe_load((ROOT / "roles/preflight/tasks/judge.yml").read_text())
+    return judge["run_once"] is True  # Ansible takes its failure for one of all hosts
 
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda p: p.name)

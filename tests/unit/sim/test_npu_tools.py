@@ -212,3 +212,31 @@ def test_hccn_conf() -> None:
     assert "address_3=" not in text
     assert "tls_enable_1=1\n" in text
     assert "address_8" not in text
+
+
+def test_mtu_and_use_of_the_cores(run: Run) -> None:
+    faults = {"mtu": {"3": 1500}, "aicore": {"3": 40}}
+    assert run("hccn_tool", "-i", "3", "-mtu", "-g", faults=faults).stdout == "mtu:1500\n"
+    table = rows(run("npu-smi", "info", generation="A3", faults=faults).stdout)
+    assert [row[2].split()[0] for row in table if len(row) == 3 and row[0].split() == ["1", "3"]] == ["40"]
+
+
+def test_failure_with_code_0(run: Run) -> None:
+    done = run("hccn_tool", "-i", "3", "-tls", "-g", faults={"failing-with-0": {"3": ["tls"]}})
+    assert (done.returncode, done.stdout) == (0, "Cmd executed failed\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "faults"),
+    [
+        (("-ping", "-g", "address", "198.18.1.10"), {"silent": ["198.18.1.10"]}),
+        (("-tls", "-g"), {"hanging": {"3": ["tls"]}}),
+    ],
+)
+def test_what_never_answers(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], faults: dict[str, Any]) -> None:
+    def sleep(seconds: float) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(hccn.time, "sleep", sleep)
+    with pytest.raises(TimeoutError):
+        hccn.answer(hccn.Host({"faults": faults}), ["-i", "3", *words])

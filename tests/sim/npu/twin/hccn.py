@@ -25,6 +25,7 @@ class Host:
         self.generation = str(told.get("generation", "A3"))
         self.chips = int(told.get("chips") or CHIPS[self.generation])
         self.prefix = str(told.get("address_prefix", "198.18.0"))
+        self.first = int(told.get("address_first", 10))  # of NPU 0; its virtual one is 100 above
         self.gateway = str(told.get("gateway", f"{self.prefix}.1"))
         self.tls = int(told.get("tls", 0))
         self.roce = bool(told.get("roce", True))  # whether the NPUs have cables of their own
@@ -39,10 +40,10 @@ class Host:
         return self.faults.get(kind, {}).get(str(chip), otherwise)
 
     def address(self, chip: int) -> str:
-        return str(self.fault("ip", chip, f"{self.prefix}.{10 + chip}"))
+        return str(self.fault("ip", chip, f"{self.prefix}.{self.first + chip}"))
 
     def vnic(self, chip: int) -> str:
-        return str(self.fault("vnic", chip, f"{self.prefix}.{110 + chip}"))
+        return str(self.fault("vnic", chip, f"{self.prefix}.{self.first + 100 + chip}"))
 
 
 def conf(told: Mapping[str, Any]) -> str:
@@ -138,7 +139,7 @@ def _stat(host: Host, chip: int) -> str:
     return "packet statistics:\n" + "\n".join(f"{name}:{values.get(name, 0)}" for name in names)
 
 
-_QUESTIONS: dict[str, Callable[[Host, int], str]] = {
+QUESTIONS: dict[str, Callable[[Host, int], str]] = {
     "-link": _link,
     "-net_health": _net_health,
     "-lldp": _lldp,
@@ -149,13 +150,19 @@ _QUESTIONS: dict[str, Callable[[Host, int], str]] = {
     "-tls": _tls,
     "-stat": _stat,
     "-speed": lambda host, chip: f"Speed: {host.fault('speed', chip, 200000)} Mb/s",
+    "-mtu": lambda host, chip: f"mtu:{host.fault('mtu', chip, 4200)}",
 }
+
+
+PINGS = ("-ping", "-hccs_ping")
 
 
 def _ping(host: Host, chip: int, words: list[str], hccs: bool) -> str:
     if len(words) < 2 or words[0] != "address" or (len(words) > 2 and (hccs or words[2] != "pkt" or len(words) != 4)):
         _refuse("Input parameter error!")
     address = words[1]
+    if address in host.faults.get("silent", ()):
+        time.sleep(3600)
     broken = address in host.faults.get("unreachable", ()) or (not hccs and host.fault("link", chip, "UP") == "DOWN")
     if hccs:
         if host.generation == "A2":
@@ -180,11 +187,15 @@ def answer(host: Host, argv: list[str]) -> str:
     failing = host.faults.get("failing", {}).get(str(chip), [])
     if command.lstrip("-") in failing:
         _refuse("Command execute failed!")
-    if command in ("-ping", "-hccs_ping"):
+    if command.lstrip("-") in host.faults.get("hanging", {}).get(str(chip), []):
+        time.sleep(3600)
+    if command.lstrip("-") in host.faults.get("failing-with-0", {}).get(str(chip), []):
+        return "Cmd executed failed"
+    if command in PINGS:
         return _ping(host, chip, rest, command == "-hccs_ping")
-    if command not in _QUESTIONS or rest:
+    if command not in QUESTIONS or rest:
         _refuse("Input parameter error!")
-    return _QUESTIONS[command](host, chip)
+    return QUESTIONS[command](host, chip)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -31,6 +31,7 @@ class Chip:
     health: str
     hbm: int
     total: int
+    aicore: int
 
     @staticmethod
     def all(host: Host) -> list[Chip]:
@@ -47,6 +48,7 @@ class Chip:
                     health=str(host.fault("health", phy, "OK")),
                     hbm=int(host.fault("hbm", phy, 3120 + 7 * phy + used)),
                     total=65536,
+                    aicore=int(host.fault("aicore", phy, 0)),
                 )
             )
         return chips
@@ -85,7 +87,7 @@ def _table(host: Host, chips: list[Chip]) -> Iterator[str]:
         third = f" {power:<{p}}{33 + chip.phy % 5:<{q}}{'0    / 0'}"
         yield f"| {f'{chip.card:<6}{name}':<{a - 1}}| {chip.health:<{b - 1}}|{third:<{c}}|"
         place = f"{chip.place:<6}{chip.phy}" if host.generation == "A3" else str(chip.place)
-        third = f" {0:<{p}}{'0    / 0':<{q - 4 if not wide else q}}{chip.hbm:<5}/ {chip.total}"
+        third = f" {chip.aicore:<{p}}{'0    / 0':<{q - 4 if not wide else q}}{chip.hbm:<5}/ {chip.total}"
         yield f"| {place:<{a - 1}}| {chip.bus:<{b - 1}}|{third:<{c}}|"
         yield double
     widths = (27, 15, 20, 23, 25) if wide else (27, 15, 26, 25)
@@ -112,7 +114,7 @@ def _table_a5(host: Host, chips: list[Chip]) -> Iterator[str]:
     yield "|        |             | Bus-Id | NPU Util(%) Memory-Usage(MB) HBM-Usage(MB) |"
     for chip in chips:
         yield f"| {chip.card:<6} | {_NAMES['A5']} | {chip.health:<6} | {98 + chip.phy}.0 {38 + chip.phy} 0 / 0 |"
-        yield f"|        |             | NA     | 0 0 / 0 {chip.hbm} / {chip.total} |"
+        yield f"|        |             | NA     | {chip.aicore} 0 / 0 {chip.hbm} / {chip.total} |"
     yield "| NPU ID | Process id | Process name | Process memory(MB) | Process id in container |"
     for chip in chips:
         mine = [p for p in _processes(host) if p["chip"] == chip.phy]
@@ -191,7 +193,7 @@ def _of_chip(kind: str, chip: Chip) -> dict[str, Any]:
     if kind == "common":
         return {
             "HBM Usage Rate(%)": rate,
-            "Aicore Usage Rate(%)": 0,
+            "Aicore Usage Rate(%)": chip.aicore,
             "Aicore Freq(MHZ)": 800,
             "Temperature(C)": 33 + chip.phy % 5,
             "Chip ID": chip.place,
@@ -199,7 +201,7 @@ def _of_chip(kind: str, chip: Chip) -> dict[str, Any]:
     return {
         "HBM Capacity(MB)": chip.total,
         "HBM Usage Rate(%)": rate,
-        "Aicore Usage Rate(%)": 0,
+        "Aicore Usage Rate(%)": chip.aicore,
         "Aicpu Usage Rate(%)": 0,
         "Ctrlcpu Usage Rate(%)": 1,
         "HBM Bandwidth Usage Rate(%)": 0,

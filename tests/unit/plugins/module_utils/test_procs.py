@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,26 @@ def test_describe(tmp_path: Path) -> None:
         "pid 40 (vllm serve --api-key *** --hf-token=*** --port 8100), user root, unit mooncake-pd-p1.service"
     )
     assert str(procs.describe(41, str(tmp_path))) == f"pid 41 ([kworker/0:1]), user 4294000, container {ID[:12]}"
+
+
+def test_secrets_with_blanks_and_before_the_cut(tmp_path: Path) -> None:
+    url = b"--redis=redis://u:" + b"p" * 170 + b"@192.0.2.3"
+    process(tmp_path, 40, V2, b"vllm\0serve\0--api-key\0one two\0three\0" + url)
+    assert procs.describe(40, str(tmp_path)).command == "vllm serve --api-key *** *** --redis=redis://***@192.0.2.3"
+
+
+def test_process_that_hangs_in_the_kernel(tmp_path: Path) -> None:
+    process(tmp_path, 40, V2)
+    (tmp_path / "40/cmdline").unlink()
+    os.mkfifo(tmp_path / "40/cmdline")  # nobody writes
+    begun = time.monotonic()
+    found = procs.describe(40, str(tmp_path), begun + 0.2)
+    again = procs.describe(40, str(tmp_path), begun)
+    assert 0.2 <= time.monotonic() - begun < 2
+    os.close(os.open(tmp_path / "40/cmdline", os.O_RDWR))
+    assert found == again
+    assert (found.command, found.unit, found.late) == ("[kworker/0:1]", "mooncake-pd-p1.service", True)
+    assert "late" not in found.as_dict()
 
 
 def test_login_is_what_lies_below_user_slice(tmp_path: Path) -> None:

@@ -49,6 +49,13 @@ def test_v6_wildcard_loopback_and_mapped_addresses() -> None:
     assert bad == 0
 
 
+def test_other_end_of_a_connection() -> None:
+    text = HEAD + "   0: 0B495A0A:1FA4 0100007F:D2A8 01 00000000:00000000 00:00000000 00000000     0        0 9 1 0\n"
+    (found,) = sockets.parse_table(text)[0]
+    assert found.remote == "127.0.0.1:53928"
+    assert sockets.place("::1", 80) == "[::1]:80"
+
+
 def test_rows_that_cannot_be_read_are_counted_and_skipped() -> None:
     text = (
         HEAD
@@ -118,6 +125,19 @@ def test_conflicting_prefers_listeners_and_v4_over_what_may_be_v6only() -> None:
     assert sockets.conflicting([other], "0.0.0.0", 80) == [other]
     assert sockets.conflicting([v4], "10.0.0.5", 81) == []
     assert sockets.conflicting([Row("::1", 80, LISTEN, 9)], "10.0.0.5", 80) == []
+
+
+def test_conflicting_knows_what_sock_diag_tells() -> None:
+    bound, client = Row("10.0.0.5", 80, sockets.BOUND, 1), Row("10.0.0.5", 80, "ESTABLISHED", 2)
+    gone = Row("10.0.0.5", 80, "TIME-WAIT", 0)
+    assert sockets.conflicting([gone, client, bound], "10.0.0.5", 80) == [bound]
+    assert sockets.conflicting([gone, client], "10.0.0.5", 80) == [client]
+    v4 = Row("10.0.0.5", 80, LISTEN, 3)
+    dual, only = (Row("::", 80, LISTEN, 4, v6only=told) for told in (False, True))
+    assert sockets.conflicting([dual], "10.0.0.5", 80) == [dual]
+    assert sockets.conflicting([v4, dual], "0.0.0.0", 80) == [v4, dual]
+    assert sockets.conflicting([only], "10.0.0.5", 80) == []
+    assert sockets.conflicting([only], "2001:db8::5", 80) == [only]
 
 
 # ---- the bind truth table, with real sockets; "here" stands for the planned address 127.0.0.2 ------------------------

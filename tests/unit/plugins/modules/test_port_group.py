@@ -14,7 +14,6 @@ import pytest
 
 from ansible_collections.mooncake.pd.plugins.module_utils import procs, sockets
 from ansible_collections.mooncake.pd.plugins.module_utils.procs import Process
-from ansible_collections.mooncake.pd.plugins.module_utils.sockets import LISTEN, Row
 from ansible_collections.mooncake.pd.plugins.modules import port_group
 
 from .conftest import RunModule
@@ -57,12 +56,12 @@ def test_taken_port_names_place_owner_and_way_out(run_module: RunModule, listene
 
 
 def test_port_of_the_units_own_process(run_module: RunModule, listener: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(procs, "describe", lambda pid, proc: Process(pid, "vllm", "pd", UNIT, None))
+    monkeypatch.setattr(procs, "describe", lambda pid, proc, deadline: Process(pid, "vllm", "pd", UNIT, None))
     for address in (HERE, "0.0.0.0"):  # a planned wildcard meets the own listener as well
         answer = run_module(port_group, groups=[group(listener, address=address)])
         assert not answer["failed"]
         assert answer["groups"][0]["ports"][0]["state"] == "own"
-    monkeypatch.setattr(procs, "describe", lambda pid, proc: Process(pid, "vllm", "pd", UNIT, "0123456789ab"))
+    monkeypatch.setattr(procs, "describe", lambda pid, proc, deadline: Process(pid, "vllm", "pd", UNIT, "0123456789ab"))
     assert run_module(port_group, groups=[group(listener)])["failed"]
 
 
@@ -75,7 +74,7 @@ def test_all_owners_are_named_and_one_foreign_is_enough(
         os._exit(0)
     try:
         monkeypatch.setattr(
-            procs, "describe", lambda pid, proc: Process(pid, "vllm", "pd", None if pid == child else UNIT, None)
+            procs, "describe", lambda pid, *_: Process(pid, "vllm", "pd", None if pid == child else UNIT, None)
         )
         answer = run_module(port_group, groups=[group(listener)])
     finally:
@@ -120,9 +119,11 @@ def test_bound_and_never_listening_is_explained(run_module: RunModule) -> None:
     with socket.socket() as silent:
         silent.bind((HERE, 0))
         answer = run_module(port_group, groups=[group(silent.getsockname()[1])])
-    assert answer["groups"][0]["ports"][0]["state"] == "taken"
-    assert answer["groups"][0]["ports"][0]["owners"] == []
-    assert "a process has bound it and does not listen yet" in answer["msg"]
+    (entry,) = answer["groups"][0]["ports"]
+    assert entry["state"] == "taken"
+    # where the kernel neither lists nor lends such a socket, nobody is named
+    assert [owner["pid"] for owner in entry["owners"]] in ([os.getpid()], [])
+    assert "bound it and does not listen yet, or never will" in answer["msg"]
 
 
 def test_client_source_port_is_explained(run_module: RunModule) -> None:
@@ -130,38 +131,5 @@ def test_client_source_port_is_explained(run_module: RunModule) -> None:
         client.bind((HERE, 0))
         client.connect(server.getsockname())
         answer = run_module(port_group, groups=[group(client.getsockname()[1])])
-    assert "as the source port of a connection of its own (ESTABLISHED)" in answer["msg"]
-    assert "ip_local_reserved_ports" in answer["msg"]
-
-
-@pytest.mark.parametrize(
-    ("rows", "hidden", "text"),
-    [
-        ([Row(HERE, 80, LISTEN, 5)], 3, "3 processes may not be asked"),
-        ([Row(HERE, 80, "TIME-WAIT", 0)], 0, "connection without a process (TIME-WAIT)"),
-        ([Row(HERE, 80, LISTEN, 5)], 0, "no process of this host has open"),
-        ([], 0, "2 rows of /proc/net/tcp could not be read"),
-    ],
-)
-def test_unknown_owners_are_explained(rows: list[Row], hidden: int, text: str) -> None:
-    assert text in port_group.Ports()._explain(UNIT, [], rows, hidden, 2)
-
-
-@pytest.mark.parametrize(
-    ("owner", "text"),
-    [
-        (Process(7, "nginx", "root", "nginx.service", None), "systemctl stop nginx.service"),
-        (Process(7, "x", "root", "docker-aa.scope", "0123456789ab"), "Stop the container (0123456789ab)"),
-        (Process(7, "x", "root", "session-3.scope", None, True), "Stop that process (pid 7)"),
-        (Process(7, "jupyter", "me", "lab.service", None, True), "Stop that process (pid 7)"),
-        (Process(7, "sshd", "root", "ssh.service", None), "Stop that process (pid 7)"),
-        (Process(7, "sshd", "root", "sshd.service", None), "Stop that process (pid 7)"),
-        (Process(7, "sshd", "root", "sshd@3-10.0.0.1:22-10.0.0.2:4000.service", None), "Stop that process (pid 7)"),
-        (Process(7, "x", "me", "user@1000.service", None), "Stop that process (pid 7)"),
-        (Process(7, "docker-proxy", "root", "docker.service", None), "Stop that process (pid 7)"),
-    ],
-)
-def test_way_out(owner: Process, text: str) -> None:
-    said = port_group.Ports()._explain(UNIT, [owner], [Row(HERE, 80, LISTEN, 5)], 0, 0)
-    assert text in said
-    assert ("systemctl stop" in said) == ("systemctl stop" in text)
+    assert "as the source port of a connection of its own to 127.0.0.3:" in answer["msg"]
+    assert "(ESTABLISHED). Reserve the port (net.ipv4.ip_local_reserved_ports)" in answer["msg"]

@@ -614,6 +614,16 @@ FAULTS = {
         lambda raw: raw.update(waive=[{"rule": "port-overlap", "reason": "x"}]),
         ("waiver-refused", "waive[0].rule"),
     ),
+    "a waiver for a host that is none": (
+        ascend,
+        lambda raw: raw.update(waive=[{"rule": "selinux-enforcing", "reason": "x", "host": "npu9"}]),
+        ("waiver-host", "waive[0].host"),
+    ),
+    "a waiver of preflight for a key of the file": (
+        ascend,
+        lambda raw: raw.update(waive=[{"rule": "selinux-enforcing", "reason": "x", "where": "prefill[0]"}]),
+        ("waiver-host", "waive[0].where"),
+    ),
     "a waiver of nothing": (
         ascend,
         lambda raw: raw.update(waive=[{"rule": "port-in-nodeport-range", "reason": "x"}]),

@@ -57,3 +57,29 @@ def test_a_waiver_needs_a_reason():
     raw = nodeport()
     del raw["waive"][0]["reason"]
     assert ("schema-required", "waive[0].reason") in rules(raw)
+
+
+def test_a_rule_about_keys_is_not_waived_for_a_host():
+    raw = nodeport()
+    raw["waive"][0]["host"] = "npu1"
+    assert ("waiver-host", "waive[0].host") in rules(raw)
+
+
+@pytest.mark.parametrize("host", [None, "npu2"])
+def test_waivers_of_preflight_go_to_whoever_looks_at_the_hosts(host):
+    raw = ascend()
+    waiver = {"rule": "selinux-enforcing", "reason": REASON}
+    raw["waive"] = [{**waiver, "host": host} if host else waiver]
+    built = plan(raw)
+    assert built.warnings == ()
+    assert built.cluster()["preflight_waivers"] == [{**waiver, "host": host, "fact": None}]
+
+
+def test_what_is_unknown_is_waived_fact_by_fact():
+    raw = ascend()
+    raw["waive"] = [{"rule": "npu-unknown", "reason": REASON}]
+    assert rules(raw) == {("waiver-host", "waive[0]")}
+    raw["waive"][0]["where"] = "firmware"
+    assert plan(raw).cluster()["preflight_waivers"] == [
+        {"rule": "npu-unknown", "reason": REASON, "host": None, "fact": "firmware"}
+    ]

@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Both ends of a measurement run as transient systemd units, which end by themselves whatever happens to Ansible."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ansible_collections.mooncake.pd.plugins.module_utils import perftest, rdma_sysfs, sockets, transfer_bench
+
+PREFIX = "mooncake-pd-baseline"
+BENCH = "bench"
+NAMES = ("tcp", "rdma", *perftest.TOOLS, BENCH)
+# written by systemd itself, so that neither the journal nor the user matters; /run is empty after a crash
+LOGS = "/run"
+# a service's PATH may lack these
+SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+ARGUMENTS: Dict[str, Any] = {
+    "path": {"type": "path"},
+    "address": {"type": "str"},
+    "devices": {"type": "list", "elements": "str", "default": []},
+    "ports": {"type": "list", "elements": "int", "default": [18500, 18563]},
+    "claims": {"type": "list", "elements": "dict", "default": []},
+    "user": {"type": "str", "default": "nobody"},
+    "environment": {"type": "dict", "default": {}},
+}
+
+
+def unit(name: str) -> str:
+    return f"{PREFIX}-{name}.service"
+
+
+def log(name: str) -> str:
+    return os.path.join(LOGS, f"{PREFIX}-{name}.log")
+
+
+def words(
+    name: str,
+    command: Sequence[str],
+    params: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str],
+    seconds: int,
+    wait: bool,
+) -> List[str]:
+    """systemd-run for a unit that lives no longer than that."""
+    properties = {
+        "User": params["user"],
+        "RuntimeMaxSec": str(seconds),
+        "LimitMEMLOCK": "infinity",
+        "TimeoutStopSec": "5",
+    }
+    if not wait:
+        properties.update({"StandardOutput": f"file:{log(name)}", "StandardError": "inherit"})
+    argv = ["systemd-run", "--quiet", "--collect", "--no-ask-password", f"--unit={unit(name)}"]
+    argv += ["--wait", "--pipe"] if wait else []
+    argv += [f"--property={key}={value}" for key, value in properties.items()]
+    argv += [f"--setenv={key}={value}" for key, value in {**params["environment"], **environment}.items()]
+    return [*argv, "--", *command]
+
+
+def free_ports(params: Mapping[str, Any], count: int, taken: Sequence[Mapping[str, int]]) -> Optional[range]:
+    first, last = params["ports"]
+    return transfer_bench.choose_ports(
+        first, last, count, taken, lambda port: sockets.probe("0.0.0.0", port) == sockets.FREE
+    )
+
+
+def no_ports(params: Mapping[str, Any]) -> str:
+    first, last = params["ports"]
+    return f"of the ports {first}-{last} too few are free and in no claim of the plan; give it others"
+
+
+def active_devices(wanted: Sequence[str] = ()) -> List[Tuple[str, Optional[int]]]:
+    """(name, index of the GID that Mooncake takes) of devices whose first port is active."""
+    found: List[Tuple[str, Optional[int]]] = []
+    for device in rdma_sysfs.Tree().devices():
+        ports = [port for port in device["ports"] if port["port"] == 1 and port["state"] == "ACTIVE"]
+        if ports and (not wanted or device["name"] in wanted):
+            found.append((device["name"], ports[0]["chosen"] and ports[0]["chosen"]["index"]))
+    return found
