@@ -22,9 +22,9 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     refuse_inventory,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.judge import PROBES, judge
+from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import LEFT_OUT
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.registry import FAMILIES
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.report import document, junit, page, text
-from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.rules.unknown import LEFT_OUT
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.verdict import Verdict
 
 ARGUMENTS: dict[str, Any] = {
@@ -78,14 +78,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         dest = Path(options.get("dest") or Path("preflight", folder(verdict.cluster))).absolute()
         try:
             refuse_inventory(dest, task_vars.get("ansible_inventory_sources") or ())
-            reports = Reports.of(
-                {
-                    dest / "preflight.json": document.to_json(content),
-                    dest / "junit.xml": junit.junit(content),
-                    dest / "preflight.html": page.page(content),
-                    dest / "facts.json": _facts_json(verdict, facts, absent),
-                }
-            )
+            texts = {
+                dest / "preflight.json": document.to_json(content),
+                dest / "junit.xml": junit.junit(content),
+                dest / "preflight.html": page.page(content),
+            }
+            # what was seen is not replaced by what somebody sent, nor by a part of it
+            if not options.get("facts"):
+                texts[dest / "facts.json"] = _facts_json(verdict, facts, absent)
+            reports = Reports.of(texts)
             if not self._task.check_mode:
                 reports.write()
         except FilesError as error:
@@ -94,11 +95,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             display.display(said)
         summary = content["summary"]
         # the files tell of this moment: writing them again changes nothing that anybody set
-        result.update(changed=False, summary=summary)
-        if not summary["errors"]:
-            result.update(files=reports.results())
-        else:
+        result.update(changed=False)
+        if not verdict.families or not facts:
+            result.update(failed=True, msg=_nothing(options["families"]))
+        elif summary["errors"]:
             result.update(failed=True, msg=_failure(verdict, summary, dest))
+        else:
+            result.update(summary=summary, files=reports.results())
         return result
 
 
@@ -176,9 +179,9 @@ def _only(absent: Mapping[str, str], plans: Mapping[str, Any], facts: Facts) -> 
 
 def _tagged(families: list[str], task_vars: Mapping[str, Any]) -> list[str]:
     """With --tags ports only what was looked at for it is judged."""
-    tags = set(task_vars.get("ansible_run_tags") or ()) & set(FAMILIES)
+    tags = set(task_vars.get("ansible_run_tags") or ["all"])
     skipped = set(task_vars.get("ansible_skip_tags") or ())
-    return [family for family in families if (not tags or family in tags) and family not in skipped]
+    return [family for family in families if ("all" in tags or family in tags) and family not in skipped]
 
 
 def _read(path: Path) -> tuple[Facts, dict[str, str], list[str]]:
@@ -204,6 +207,13 @@ def _facts_json(verdict: Verdict, facts: Facts, absent: Mapping[str, str]) -> st
         "hosts": facts,
     }
     return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str) + "\n"
+
+
+def _nothing(families: list[str]) -> str:
+    return (
+        f"Nothing was judged: of {', '.join(families)} the plan has nothing that this run has looked at. "
+        f"Mend: --tags takes {', '.join(FAMILIES)}; without it all is looked at."
+    )
 
 
 def _failure(verdict: Verdict, summary: Mapping[str, Any], dest: Path) -> str:

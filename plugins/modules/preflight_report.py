@@ -87,8 +87,8 @@ notes:
   - Use it with C(run_once). It says the same for every host.
   - >-
     C(preflight.json) has the keys C(schema) (now 1; it goes up when a key is renamed, removed or means something
-    else), C(cluster), C(topology), C(summary), C(groups) (findings with one way out, worst first), C(hosts), C(absent)
-    and C(waived).
+    else), C(cluster), C(topology), C(seen) (when the last host was looked at), C(summary), C(groups) (findings with one
+    way out, worst first), C(hosts), C(absent), C(waived) and C(rules).
   - C(facts.json) has the keys C(schema) (now 1), C(cluster), C(families), C(absent) and C(hosts), by host
     what the modules returned. Values of environment variables can be in it, so files get mode 0640.
   - C(junit.xml) has a test case for each rule; C(preflight.html) is one file without anything to load.
@@ -112,8 +112,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 summary:
-  description: Counts.
-  returned: always
+  description: Counts. After a failure they stand in C(preflight.json).
+  returned: success
   type: dict
   contains:
     hosts:

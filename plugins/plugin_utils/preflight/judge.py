@@ -46,12 +46,18 @@ def judge(
         topology=cluster["source"],
         families=tuple(families),
         hosts={name: _looked_at(facts.get(name, {}), families) for name in plans},
+        seen=_seen(hosts.values()),
         absent=dict(absent or {}),
         findings=tuple(kept),
         waived=tuple(waived),
         rules=tuple((rule.id, rule.family, rule.about) for rule in judged),
         kinds={name: tuple(dict.fromkeys(item["kind"] for item in plan["processes"])) for name, plan in plans.items()},
     )
+
+
+def _seen(hosts: Iterable[Host]) -> float | None:
+    times = [host.fact("host.clock.controller.received") for host in hosts]
+    return max((time for time in times if isinstance(time, (int, float))), default=None)
 
 
 def _needs(family: str, cluster: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+LEFT_OUT = "the run left it out (--limit)"  # why a host was not looked at
 ENGINES = ("prefill", "decode")
 
 

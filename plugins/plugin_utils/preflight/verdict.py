@@ -37,6 +37,7 @@ class Verdict:
     families: tuple[str, ...]  # that were judged
     hosts: Mapping[str, tuple[str, ...]]  # host of the plan -> families that were looked at there
     kinds: Mapping[str, tuple[str, ...]]  # host of the plan -> prefill, decode, master, router, frontend
+    seen: float | None = None  # when the last host was looked at, by the clock of the controller
     absent: Mapping[str, str] = field(default_factory=dict)  # host -> why it was not looked at
     findings: tuple[Finding, ...] = ()
     waived: tuple[Waived, ...] = ()

@@ -21,19 +21,19 @@ def apply_waivers(topology: Topology, report: Report) -> None:
             _check_preflight(waiver, topology, report)
             continue
         rule = RULES.get(waiver.rule)
-        if waiver.host:
-            report.error(
-                "waiver-host",
-                f"{waiver.place}.host",
-                f"{waiver.rule} is about keys of the file and not about hosts.",
-                "write where: KEY, or leave it out to waive the rule everywhere.",
-            )
         if rule is None:
             report.error(
                 "waiver-unknown",
                 f"{waiver.place}.rule",
                 f"{waiver.rule} is no rule, so nothing would be waived.",
                 suggestion(waiver.rule, (*RULES, *PREFLIGHT)) or "write the id that a report shows in brackets.",
+            )
+        elif waiver.host:
+            report.error(
+                "waiver-host",
+                f"{waiver.place}.host",
+                f"{waiver.rule} is about keys of the file and not about hosts.",
+                "write where: KEY, or leave it out to waive the rule everywhere.",
             )
         elif not rule.waivable:
             report.error(

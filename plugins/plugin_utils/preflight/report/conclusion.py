@@ -15,10 +15,10 @@ def conclusion(content: Document, findings: str) -> tuple[str, str]:
     if clean(content):
         return "Clean: no errors and no warnings.", "good"
     if count["errors"]:
-        return f"Next: mend {findings}, then run the same command again.", "error"
+        return f"Next: mend {findings}, then run preflight again.", "error"
     if count["absent"]:
         looked = words.counted(count["looked_at"], "host")
         return f"No errors on {looked}, but {count['absent']} not looked at: nothing is known of them.", "warning"
     if count["warnings"]:
-        return f"No errors. Next: mend or waive {findings}, then run the same command again.", "warning"
+        return f"No errors. Next: mend or waive {findings}, then run preflight again.", "warning"
     return "Nothing was judged, so nothing is known.", "error"

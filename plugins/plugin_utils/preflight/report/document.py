@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.registry import FAMILIES, SEVERITIES
@@ -20,7 +21,7 @@ Document = dict[str, Any]
 
 
 def document(verdict: Verdict) -> Document:
-    """Without a date: the same verdict is the same document."""
+    """The only date in it is when the facts were seen: the same verdict is the same document."""
     hosts = _hosts(verdict)
     rank = _family_rank(verdict)
     severities = Counter(finding.severity for finding in verdict.findings)
@@ -28,6 +29,7 @@ def document(verdict: Verdict) -> Document:
         "schema": SCHEMA,
         "cluster": verdict.cluster,
         "topology": verdict.topology,
+        "seen": _moment(verdict.seen),
         "summary": {
             "hosts": len(hosts),
             "looked_at": sum(bool(host["families"]) for host in hosts.values()),
@@ -42,6 +44,10 @@ def document(verdict: Verdict) -> Document:
         "waived": _groups([(item.finding, item.reason) for item in verdict.waived], list(hosts), rank),
         "rules": [{"rule": rule, "family": family, "about": about} for rule, family, about in verdict.rules],
     }
+
+
+def _moment(seen: float | None) -> str | None:
+    return None if seen is None else f"{datetime.fromtimestamp(seen, timezone.utc):%Y-%m-%d %H:%M} UTC"
 
 
 def to_json(content: Document) -> str:

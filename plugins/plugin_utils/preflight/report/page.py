@@ -73,6 +73,7 @@ def _header(content: Document, cluster: str) -> Markup:
         tiles.append((str(count["waived"]), "waived", None))
     tiles.append((str(len(content["rules"])), "rules asked", None))
     said, severity = conclusion(content, "what stands below")
+    seen = f"Seen {content['seen']}. " if content["seen"] else ""
     return tag(
         "header",
         tag("h1", tag("small", "Preflight"), cluster),
@@ -81,7 +82,7 @@ def _header(content: Document, cluster: str) -> Markup:
             *(tag("li", tag("b", number), tag("span", what), class_=own) for number, what, own in tiles),
             class_="tiles",
         ),
-        tag("p", said, class_=f"said {severity}"),
+        tag("p", f"{seen}{said}", class_=f"said {severity}"),
     )
 
 
@@ -257,7 +258,7 @@ def _rules(content: Document) -> Markup:
     rows = []
     for item in content["rules"]:
         state = worst.get(item["rule"]) or ("waived" if item["rule"] in waived else "good")
-        said = f"{SYMBOLS.get(state, '')} {'holds' if state == 'good' else state}"
+        said = f"{SYMBOLS.get(state, '')} {'nothing found' if state == 'good' else state}"
         rows.append(
             tag(
                 "tr",

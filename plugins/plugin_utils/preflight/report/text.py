@@ -88,7 +88,8 @@ def _head(content: Document) -> Iterator[Line]:
     judged = ", ".join(count["families"]) or "nothing"
     yield Line(
         f"  {words.counted(len(content['rules']), 'rule')} about {judged}; "
-        f"facts of {words.counted(count['looked_at'], 'host')}",
+        f"facts of {words.counted(count['looked_at'], 'host')}"
+        + (f", seen {content['seen']}" if content["seen"] else ""),
         "dim",
     )
 
@@ -165,6 +166,11 @@ def _waived(content: Document) -> Iterator[Line]:
     yield Line("")
     for group in groups[:_MOST_WAIVED]:
         hosts = words.where(finding["host"] for finding in group["findings"])
-        yield Line(f"WAIVED [{group['rule']}] {hosts}: {words.one_line(group['reason'])}", "dim")
+        first, many = words.one_line(group["findings"][0]["what"]), len(group["findings"])
+        what = first if many == 1 else f"{first} and {many - 1} more"
+        said = (
+            f"WAIVED {group['severity']} [{group['rule']}] {hosts}: {what}. Reason: {words.one_line(group['reason'])}"
+        )
+        yield Line(said, "dim")
     if len(groups) > _MOST_WAIVED:
         yield Line(f"WAIVED {len(groups) - _MOST_WAIVED} more: see {PAGE}", "dim")

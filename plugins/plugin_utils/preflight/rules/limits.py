@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import Host
+from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import ENGINES, Host
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.registry import Found, rule
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.wording import limit, memory_limit, some
 
@@ -18,8 +18,7 @@ _UNLIMITED = "infinity"
 _SCALES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SOFT, _HARD = 0, -1
 _FEW_FILES = 4096
-_CONTAINER = "A host that is a container needs --ulimit"
-_FIND_DROP_IN = "`grep -rs Limit /etc/systemd /run/systemd /usr/lib/systemd` finds the file that sets it"
+_FIND = "`grep -rsE '^(Default)?{}=' /etc/systemd /run/systemd /usr/lib/systemd` finds it"
 
 
 def _asked(host: Host, name: str, side: int) -> int | None:
@@ -35,6 +34,13 @@ def _asked(host: Host, name: str, side: int) -> int | None:
     if not digits.isdigit():
         raise ValueError(f"{name}: {asked} is no limit")
     return int(digits) * scale
+
+
+def _raise(host: Host, name: str, option: str) -> str:
+    if host.fact("host.containers.inside"):
+        ulimit = f"start the container that is this host with --ulimit {option}, or ask for less"
+        return f"{ulimit}; if it is a setting of systemd, {_FIND.format(name)}."
+    return f"raise {name} where it is set, then systemctl daemon-reload: {_FIND.format(name)}."
 
 
 def _less(got: int, asked: int) -> bool:
@@ -56,7 +62,7 @@ def limits_memlock(host: Host) -> Iterator[Found]:
         yield Found(
             what=f"a unit may lock {memory_limit(got)} instead of {memory_limit(asked)}",
             evidence=f"Max locked memory {limit(got)} bytes in a trial unit",
-            fix=f"raise LimitMEMLOCK where it is set: {_FIND_DROP_IN}. {_CONTAINER} memlock=-1.",
+            fix=_raise(host, "LimitMEMLOCK", "memlock=-1"),
         )
 
 
@@ -74,9 +80,35 @@ def limits_nofile(host: Host) -> Iterator[Found]:
         yield Found(
             what=f"a unit may open {limit(got)} files instead of {limit(asked)}",
             evidence=f"Max open files, hard limit {limit(got)} in a trial unit",
-            fix=f"raise LimitNOFILE where it is set: {_FIND_DROP_IN}. {_CONTAINER} nofile=1048576.",
+            fix=_raise(host, "LimitNOFILE", "nofile=1048576"),
             severity=None if got < _FEW_FILES else "warning",
         )
+
+
+@rule(
+    "unit-limits-capped",
+    family="host",
+    about="no drop-in of a unit lowers the limits that it is written with",
+    why="The trial unit shows what all units get; what one of them gets less shows only when it runs out of it.",
+    source=_SYSTEMD,
+    cases=("C-009", "C-039"),
+)
+def unit_limits_capped(host: Host) -> Iterator[Found]:
+    asked = {"nofile": _asked(host, "instance_nofile", _HARD)}
+    if host.protocol != "tcp":
+        asked["memlock"] = _asked(host, "instance_memlock", _SOFT)
+    engines = {process["unit"]["name"] for process in host.processes if process["kind"] in ENGINES}
+    for name, unit in (host.fact("host.units") or {}).items():
+        if name not in engines or not unit["drop_ins"]:
+            continue  # what an old unit file says is written anew
+        for kind, wanted in asked.items():
+            got = ((unit[kind] or {}).get("hard" if kind == "nofile" else "soft")) if wanted is not None else None
+            if got is not None and wanted is not None and _less(got, wanted):
+                yield Found(
+                    what=f"{name} may have {kind} {limit(got)} instead of {limit(wanted)}",
+                    evidence=some(unit["drop_ins"]),
+                    fix=f"take Limit{kind.upper()} out of the drop-in, then systemctl daemon-reload.",
+                )
 
 
 @rule(
@@ -168,7 +200,10 @@ def unit_drop_in(host: Host) -> Iterator[Found]:
         yield Found(
             what=f"{some(drop_ins)} changes {some(same)}",
             evidence=some(drop_ins),
-            fix="move what it sets into topology.yml or group_vars and remove the file, or waive this rule.",
+            fix=(
+                "move what it sets into topology.yml or group_vars, remove the file and run systemctl daemon-reload, or"
+                " waive this rule."
+            ),
         )
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import Host
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.registry import Found, rule
@@ -205,6 +206,10 @@ def shm_small(host: Host) -> Iterator[Found]:
         )
 
 
+def _used(segment: dict[str, Any]) -> str:
+    return {True: "in use", False: "no process has it open"}.get(segment["open"], "nobody knows whether it is in use")
+
+
 @rule(
     "shm-full",
     family="host",
@@ -219,8 +224,8 @@ def shm_full(host: Host) -> Iterator[Found]:
         biggest = sorted(segments or (), key=lambda item: -item["size"])
         yield Found(
             what=f"/dev/shm has {size(free)} left of {size(total)}",
-            evidence=some(f"{item['name']} ({size(item['size'])}, {item['owner']})" for item in biggest),
-            fix="remove what belongs to no running process (`fuser -v /dev/shm/*` shows who uses it).",
+            evidence=some(f"{item['name']} ({size(item['size'])}, {item['owner']}, {_used(item)})" for item in biggest),
+            fix="remove what no process has open: Seen tells it for the largest.",
         )
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import Fleet, Host
+from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import LEFT_OUT, Fleet, Host
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.registry import Found, fleet_rule, rule
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.wording import some
 
@@ -67,7 +67,7 @@ def peer_source(host: Host) -> Iterator[Found]:
         )
 
 
-@rule(
+@fleet_rule(
     "peer-silent",
     family="network",
     about="peers answer",
@@ -75,15 +75,22 @@ def peer_source(host: Host) -> Iterator[Found]:
     source=_TCP,
     cases=("C-016", "C-038", "C-059"),
 )
-def peer_silent(host: Host) -> Iterator[Found]:
-    lost = [peer for peer in host.each("host.peers") if peer["source"] is not None and _lost(peer)]
-    if lost:
-        errors = {port["error"] or port["state"] for peer in lost for port in _tried(peer)}
-        yield Found(
-            what=f"{some(peer['name'] for peer in lost)} cannot be reached on any planned port",
-            evidence=f"{some(peer['address'] for peer in lost)}: {some(sorted(errors))}",
-            fix="open the planned ports (plan.html) between the hosts of the plan, in firewalls and switches.",
-        )
+def peer_silent(fleet: Fleet) -> Iterator[Found]:
+    for host in fleet:
+        # that a host is gone is told once, as host-absent
+        lost = [
+            peer
+            for peer in host.each("host.peers")
+            if peer["source"] is not None and _lost(peer) and fleet.absent.get(peer["name"], LEFT_OUT) == LEFT_OUT
+        ]
+        if lost:
+            errors = {port["error"] or port["state"] for peer in lost for port in _tried(peer)}
+            yield Found(
+                host=host.name,
+                what=f"{some(peer['name'] for peer in lost)} cannot be reached on any planned port",
+                evidence=f"{some(peer['address'] for peer in lost)}: {some(sorted(errors))}",
+                fix="open the planned ports (plan.html) between the hosts of the plan, in firewalls and switches.",
+            )
 
 
 @rule(

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import Fleet, Host
+from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import LEFT_OUT, Fleet, Host
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.registry import Found, fleet_rule, rule
-
-LEFT_OUT = "this run leaves it out (--limit)"
 
 _WHY = "Nobody knows whether it is as the service needs it, and what is not known is where days are lost."
 _OWN = "mooncake.pd"
@@ -123,7 +121,7 @@ def host_absent(fleet: Fleet) -> Iterator[Found]:
         left_out = reason == LEFT_OUT
         yield Found(
             host=name,
-            what=f"nothing is known of it: {reason}",
+            what=f"nothing is known: {reason}",
             fix=(
                 "run without --limit to judge all hosts together; rules that compare hosts had to do without these."
                 if left_out

@@ -204,7 +204,13 @@ def test_facts_are_judged_again_without_hosts(shown: Shown, hosts: HostVars, tmp
     run(hosts, dest="first")
     bare = HostVars((name, {"pd_host": own["pd_host"], "pd_cluster": own["pd_cluster"]}) for name, own in hosts.items())
     assert run(bare, facts="first/facts.json", dest="second")["failed"] is True
-    for name in ("preflight.json", "facts.json", "junit.xml", "preflight.html"):
+    # what was seen stays what the run saw
+    assert sorted(path.name for path in (tmp_path / "second").iterdir()) == [
+        "junit.xml",
+        "preflight.html",
+        "preflight.json",
+    ]
+    for name in ("preflight.json", "junit.xml", "preflight.html"):
         assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
 
 
@@ -278,3 +284,11 @@ def test_the_manual_has_the_options() -> None:
     assert set(options) == set(preflight_report.ARGUMENTS)
     assert options["families"]["choices"] == preflight_report.ARGUMENTS["families"]["choices"]
     assert set(options["results"]["suboptions"]) == set(preflight_report.ARGUMENTS["results"]["options"])
+
+
+@pytest.mark.parametrize(("tags", "args"), [(("port",), {}), (("all",), {"families": ["rdma"]})])
+def test_nothing_judged_is_not_good(shown: Shown, hosts: HostVars, tags: Any, args: Any) -> None:
+    result = run(hosts, tags=tags, **args)
+    assert result["failed"] is True
+    assert result["msg"].startswith("Nothing was judged: of ")
+    assert "--tags takes host, network, ports, npu, rdma" in result["msg"]

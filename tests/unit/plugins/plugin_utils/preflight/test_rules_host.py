@@ -112,6 +112,13 @@ def everywhere(change: Callable[[Host], Any]) -> Callable[[healthy.Cluster], Any
 FAULTS: dict[str, tuple[Callable[[healthy.Cluster], Any], set[str | None]]] = {
     "limits-memlock": (put("limits/memlock", {"soft": 65536, "hard": 65536}), {"p1"}),
     "limits-nofile": (put("limits/nofile", {"soft": 1024, "hard": 2048}), {"p1"}),
+    "unit-limits-capped": (
+        put(
+            f"units/{UNIT}",
+            unit(nofile={"soft": 1024, "hard": 1024}, process=None, drop_ins=["/etc/systemd/system/x.d/low.conf"]),
+        ),
+        {"p1"},
+    ),
     "limits-nofile-kernel": (put("sysctl/fs.nr_open", "65536"), {"p1"}),
     "limits-processes": (put("limits/nproc", {"soft": 1024, "hard": 1024}), {"p1"}),
     "pid-max": (put("sysctl/kernel.pid_max", "32768"), {"p1"}),
@@ -273,6 +280,7 @@ FAULTS: dict[str, tuple[Callable[[healthy.Cluster], Any], set[str | None]]] = {
 ALONG = {
     "map-count": {"rdma-unknown"},  # a fleet without RDMA devices, planned with them
     "reverse-path": {"peer-source"},
+    "unit-limits-capped": {"unit-drop-in"},
     "glibc-old": {"libstdcxx-old"},
     "libstdcxx-old": {"glibc-old"},
     "hugepages-pool": set(),
@@ -441,6 +449,18 @@ def test_a_waiver_takes_a_finding_out_of_what_has_to_be_mended():
     assert [(item.finding.host, item.reason) for item in verdict.waived] == [("p2", "tried for a year")]
 
 
+def test_a_dead_peer_is_told_once():
+    made = healthy.cluster()
+    del made.facts["p2"]
+    made.absent["p2"] = "it cannot be reached: timeout"
+    for facts in made.facts.values():
+        for peer in facts["host"]["peers"]:
+            if peer["name"] == "p2":
+                for port in peer["ports"]:
+                    port.update(state="unreachable", error="no route to host")
+    assert made.found() == {("host-absent", "p2")}
+
+
 def test_a_waiver_of_one_unknown_fact_covers_that_one_only():
     raw = healthy.topology()
     raw["waive"] = [{"rule": "host-unknown", "where": "tools.git", "reason": "git is not needed"}]
@@ -492,7 +512,7 @@ def test_only_asked_families_are_judged():
 def test_a_host_that_the_run_leaves_out_is_no_error():
     made = healthy.cluster()
     del made.facts["p2"]
-    made.absent["p2"] = "this run leaves it out (--limit)"
+    made.absent["p2"] = "the run left it out (--limit)"
     (finding,) = made.verdict().findings
     assert (finding.rule, finding.host, finding.severity) == ("host-absent", "p2", "notice")
 

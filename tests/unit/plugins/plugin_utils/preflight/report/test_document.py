@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.report import document
+from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.report import document, page, text
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.verdict import Verdict
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.preflight.report import verdicts
 
@@ -20,7 +21,11 @@ SUMMARY = {
 
 def test_shape() -> None:
     content = document.document(verdicts.small())
-    assert list(content) == ["schema", "cluster", "topology", "summary", "groups", "hosts", "absent", "waived", "rules"]
+    assert list(content) == [
+        *("schema", "cluster", "topology", "seen", "summary"),
+        *("groups", "hosts", "absent", "waived", "rules"),
+    ]
+    assert content["seen"] is None
     assert (content["schema"], content["cluster"], content["topology"]) == (1, "qwen", "/etc/pd/topology.yml")
     assert content["summary"] == SUMMARY
     assert content["absent"] == {"npu9": "ssh: no route to host"}
@@ -128,3 +133,10 @@ def test_json_is_the_document_and_can_be_written(verdict: Verdict) -> None:
 )
 def test_what_is_not_known_is_not_clean(verdict: Verdict, clean: bool) -> None:
     assert document.clean(document.document(verdict)) is clean
+
+
+def test_the_moment_of_the_look_is_told_in_all_reports() -> None:
+    content = document.document(dataclasses.replace(verdicts.small(), seen=1796007240.5))
+    assert content["seen"] == "2026-11-30 02:54 UTC"
+    assert "seen 2026-11-30 02:54 UTC" in text.text(content)
+    assert "Seen 2026-11-30 02:54 UTC." in page.page(content)

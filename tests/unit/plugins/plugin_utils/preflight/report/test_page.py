@@ -154,12 +154,12 @@ def test_few_lie_open_and_many_can_be_opened() -> None:
 def test_rules_say_whether_they_hold() -> None:
     text = drawn(verdicts.small())
     rows = re.findall(
-        r'<tr><td><span class="pill [a-z]+">[^ <]* ?(\w+)</span></td><td>\w+</td>.*?<code>(.*?)</code>', text
+        r'<tr><td><span class="pill [a-z]+">[^ <]* ?([\w ]+)</span></td><td>\w+</td>.*?<code>(.*?)</code>', text
     )
     assert dict((rule, state) for state, rule in rows) == {
         **dict.fromkeys(("memlock-low", "peer-filtered", "link-down", "tls-differs"), "error"),
         **{"swap-on": "warning", "governor-slow": "notice", "gid-missing": "waived"},
-        **dict.fromkeys(("host-unknown", "port-taken"), "holds"),
+        **dict.fromkeys(("host-unknown", "port-taken"), "nothing found"),
     }
 
 

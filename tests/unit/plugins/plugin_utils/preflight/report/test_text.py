@@ -53,9 +53,9 @@ NOTICE [governor-slow] npu1: governor-slow is not as it has to be
   Why: the service would not start.
   Mend: mend governor-slow.
 
-WAIVED [gid-missing] npu4: the card is a spare
+WAIVED error [gid-missing] npu4: gid-missing is not as it has to be. Reason: the card is a spare
 
-Next: mend the above, then run the same command again.
+Next: mend the above, then run preflight again.
 """
 
 CLEAN = """\
@@ -153,7 +153,7 @@ def test_many_reasons_and_waivers_are_counted() -> None:
     shown = told(verdicts.verdict(12, absent=absent, waived=waived))
     assert shown.count("NOT LOOKED AT npu") == 5
     assert "NOT LOOKED AT 4 more hosts: see preflight.html\n" in shown
-    assert shown.count("WAIVED [") == 5
+    assert shown.count("WAIVED error [") + shown.count("WAIVED warning [") + shown.count("WAIVED notice [") == 5
     assert "WAIVED 3 more: see preflight.html\n" in shown
 
 
@@ -167,10 +167,10 @@ def test_an_absent_host_that_a_rule_tells_of_is_not_told_twice() -> None:
 
 def test_the_last_line_says_what_to_do() -> None:
     warning = (verdicts.finding("swap-on", "npu1", "warning"),)
-    assert last(verdicts.small()) == ("error", "Next: mend the above, then run the same command again.")
+    assert last(verdicts.small()) == ("error", "Next: mend the above, then run preflight again.")
     assert last(verdicts.verdict(findings=warning)) == (
         *("warning",),
-        "No errors. Next: mend or waive the above, then run the same command again.",
+        "No errors. Next: mend or waive the above, then run preflight again.",
     )
     assert last(verdicts.clean()) == ("good", "Clean: no errors and no warnings.")
     assert last(verdicts.verdict(absent={"npu1": "left out"}, findings=warning)) == (
