@@ -99,6 +99,8 @@ def chosen(gids: Sequence[Gid], link_layer: str, mooncake_version: str = "") -> 
 def parse_gid(text: str) -> Optional[str]:
     """The GID as sysfs writes it; None when it is none."""
     try:
-        return ipaddress.IPv6Address(text.strip()).exploded
+        packed = ipaddress.IPv6Address(text.strip()).packed
+        # exploded writes a mapped IPv4 address with dots since Python 3.13
+        return ":".join(packed[i : i + 2].hex() for i in range(0, 16, 2))
     except ValueError:
         return None
