@@ -31,7 +31,11 @@ fi
 "$venv/bin/ansible" --version | sed -n 1p
 export PATH=$venv/bin:$PATH ANSIBLE_CONFIG=$root/ansible.cfg PYTHONPATH=$root/.collections
 unset ANSIBLE_COLLECTIONS_PATH
-python -m pytest -q --rootdir "$root" tests/unit/plugins tests/unit/policy tests/unit/roles/*.py
+# what meets ansible-core; of the pure code, which does not, one test each for the planner and the judge shows that it loads
+plugins=tests/unit/plugins
+python -m pytest -q --rootdir "$root" $plugins/action $plugins/inventory $plugins/modules $plugins/module_utils \
+    $plugins/plugin_utils/test_plan.py $plugins/plugin_utils/preflight/test_rules_host.py \
+    tests/unit/policy tests/unit/roles/*.py
 for inventory in inventories/*/; do
     ansible-inventory -i "$inventory" --graph > /dev/null
     ansible-playbook site.yml -i "$inventory" --syntax-check > /dev/null
