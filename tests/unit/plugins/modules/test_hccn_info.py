@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -191,8 +192,9 @@ def test_every_question_hangs(host: NpuHost, look: Look) -> None:
     assert of_this_host(str(host.bin)) == []
     assert {tuple(chip.values())[1:] for chip in hccn["chips"]} == {(None,) * 11}
     told = reasons(hccn)
-    assert len(told) == 12
-    assert ("chips.*.tls", "of 0-15: no answer in 1 s") in told
+    # on a busy machine some wait longer than others and are told apart
+    assert len({re.sub(r"\.[0-9]+\.", ".*.", what) for what, _why in told}) == 12
+    assert all("no answer in" in why for what, why in told if what != "pings")
     # it is not known whether the peer is dead or the tool
     assert hccn["pings"][0]["ok"] is None
     assert told[-1][0] == "pings"
