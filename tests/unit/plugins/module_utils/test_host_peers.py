@@ -299,5 +299,5 @@ def test_a_name_is_no_address(tmp_path: Path) -> None:
 
 def test_answers_that_come_at_once_are_not_waited_for() -> None:
     begun = time.monotonic()
-    peers.Knock("192.0.2.199", 5).all([("127.0.0.1", 9), ("127.0.0.1", 10)])
-    assert time.monotonic() - begun < 2
+    peers.Knock("192.0.2.199", 60).all([("127.0.0.1", 9), ("127.0.0.1", 10)])
+    assert time.monotonic() - begun < 20

@@ -35,9 +35,9 @@ def test_a_job_that_hangs_does_not_keep_the_module_alive() -> None:
 def test_in_parallel_keeps_the_order_and_waits_for_nobody() -> None:
     begun = time.monotonic()
     first, late, wrong, never = in_parallel(
-        [lambda: 1, lambda: time.sleep(2), lambda: 1 // 0, lambda: time.sleep(2)], 2, 0.2
+        [lambda: 1, lambda: time.sleep(30), lambda: 1 // 0, lambda: time.sleep(30)], 2, 0.2
     )
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 20
     assert first == 1
     assert isinstance(late, Late)
     assert isinstance(wrong, ZeroDivisionError)

@@ -86,7 +86,7 @@ def test_process_that_hangs_in_the_kernel(tmp_path: Path) -> None:
     begun = time.monotonic()
     found = procs.describe(40, str(tmp_path), begun + 0.2)
     again = procs.describe(40, str(tmp_path), begun)
-    assert 0.2 <= time.monotonic() - begun < 2
+    assert 0.2 <= time.monotonic() - begun < 20
     os.close(os.open(tmp_path / "40/cmdline", os.O_RDWR))
     assert found == again
     assert (found.command, found.unit, found.late) == ("[kworker/0:1]", "mooncake-pd-p1.service", True)

