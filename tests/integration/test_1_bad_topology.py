@@ -102,7 +102,7 @@ def test_dead_host_is_told_together_with_what_the_others_found(hosts: Lab, play:
     finally:
         hosts.tool("start", "integration", "it-d1")
     assert done.rc != 0
-    assert "[host-absent] it-d1: nothing is known of it: it cannot be reached" in done.stdout
+    assert "[host-absent] it-d1: nothing is known: it cannot be reached" in done.stdout
     assert "[model-missing] it-p1" in done.stdout
     assert untouched(hosts)
 
