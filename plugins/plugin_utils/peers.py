@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which hosts a host connects to, so that preflight can try the way before anything runs.
 
-Every host tries a few: all of its partners would be the square of the fleet. Partners at distances 1, 2, 4, 8 ... along
-the ring of hosts keep it small, and still every host is tried by others and the fleet hangs together.
+Every host tries a few: all of its partners would be the square of the fleet. Partners at distances 1, 4, 16, 64 ...
+along the ring of hosts keep it small, and still every host is tried by others and the fleet hangs together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Topology
 
-ALL_UP_TO = 4  # partners; beyond it, those at powers of two
+ALL_UP_TO = 4  # partners; beyond it, those at powers of four
 _SPECIAL = ("router", "frontend")  # clients connect to them, hosts of the plan do not
 
 
@@ -65,7 +65,7 @@ class Peers:
         others = len(ring) - (first > 0 and ring[first - 1] == own)
         steps: Sequence[int] = range(others)
         if others > ALL_UP_TO:
-            steps = [2**step - 1 for step in range(others.bit_length())]
+            steps = [4**step - 1 for step in range((others.bit_length() + 1) // 2)]
         return {self.names[ring[(first + step) % len(ring)]]: None for step in steps}
 
     def _ports(self, host: str) -> dict[str, int | list[int]]:
@@ -76,6 +76,7 @@ class Peers:
                 continue
             for claim in process.claims:
                 if not claim.address.startswith("127."):
-                    first, last = ports.get(claim.purpose, (claim.first, claim.last))
-                    ports[claim.purpose] = (min(first, claim.first), max(last, claim.last))
+                    end = claim.last if claim.kind == "exact" else claim.first  # who draws, draws anywhere
+                    first, last = ports.get(claim.purpose, (claim.first, end))
+                    ports[claim.purpose] = (min(first, claim.first), max(last, end))
         return {purpose: first if first == last else [first, last] for purpose, (first, last) in ports.items()}

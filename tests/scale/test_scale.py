@@ -60,10 +60,10 @@ def test_nothing_grows_with_the_square_of_the_hosts(style):
 
 
 @styles
-def test_a_host_tries_one_peer_more_when_the_hosts_double(style):
+def test_a_host_tries_one_peer_more_when_the_hosts_quadruple(style):
     few, many = measured(style, plan.FEW), measured(style, plan.MANY)
     assert plan.MANY == 2 * 2 * plan.FEW
-    assert {host: many.peers[host] for host in SETTLED} == {host: few.peers[host] + 2 for host in SETTLED}
+    assert {host: many.peers[host] for host in SETTLED} == {host: few.peers[host] + 1 for host in SETTLED}
 
 
 @styles

@@ -45,7 +45,7 @@ def test_every_purpose_is_tried_at_its_first_and_last_port_and_loopback_ports_ar
     assert (peer["name"], peer["address"]) == ("npu1", "192.0.2.31")
     ports = peer["ports"]
     assert (ports["api"], ports["kv"]) == ([8100, 8104], [22000, 22007])
-    assert ports["transfer-rpc"] == [15000, 17000]
+    assert ports["transfer-rpc"] == 15000
     # one port is no list
     assert ports == {purpose: port for purpose, port in ports.items() if isinstance(port, int) or port[0] < port[1]}
     assert any(isinstance(port, int) for port in ports.values())
@@ -61,7 +61,7 @@ def test_a_headless_host_tries_its_head():
 
 def test_partners_are_few_in_a_large_fleet():
     raw = large(40, 100)
-    assert named(raw, "h5") == [f"h{number}" for number in (40, 41, 43, 47, 55, 71, 103)]
+    assert named(raw, "h5") == [f"h{number}" for number in (40, 43, 55, 103)]
 
 
 def test_a_host_is_not_counted_among_its_own_partners():
