@@ -19,6 +19,23 @@ FREE, OWN, TAKEN, INVALID = sockets.FREE, "own", sockets.TAKEN, sockets.INVALID
 
 LISTENER, CLIENT, TIME_WAIT, BOUND, HIDDEN, KERNEL = "listener", "client", "time-wait", "bound", "hidden", "kernel"
 
+# options of modules that ask: a range that ports are drawn from, and a process with the ports it claims
+POOL: dict[str, Any] = {
+    "purpose": {"type": "str", "required": True},
+    "first": {"type": "int", "required": True},
+    "last": {"type": "int", "required": True},
+}
+_CLAIM: dict[str, Any] = {
+    **POOL,
+    "address": {"type": "str", "required": True},
+    "where": {"type": "str", "default": ""},
+}
+GROUP: dict[str, Any] = {
+    "name": {"type": "str", "required": True},
+    "unit": {"type": "str", "required": True},
+    "ports": {"type": "list", "elements": "dict", "default": [], "options": _CLAIM},
+}
+
 
 @dataclass
 class Ruling:

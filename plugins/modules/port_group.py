@@ -157,25 +157,9 @@ def entry(ruling: port_court.Ruling) -> dict[str, Any]:
 
 
 def main() -> None:
-    claim = {
-        "purpose": {"type": "str", "required": True},
-        "address": {"type": "str", "required": True},
-        "first": {"type": "int", "required": True},
-        "last": {"type": "int", "required": True},
-        "where": {"type": "str", "default": ""},
-    }
     module = AnsibleModule(
         argument_spec={
-            "groups": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "unit": {"type": "str", "required": True},
-                    "ports": {"type": "list", "elements": "dict", "default": [], "options": claim},
-                },
-            }
+            "groups": {"type": "list", "elements": "dict", "required": True, "options": port_court.GROUP},
         },
         supports_check_mode=True,
     )

@@ -252,27 +252,14 @@ ports:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.mooncake.pd.plugins.module_utils import port_facts
+from ansible_collections.mooncake.pd.plugins.module_utils import port_court, port_facts
 
 
 def main() -> None:
-    span = {"first": {"type": "int", "required": True}, "last": {"type": "int", "required": True}}
-    purpose = {"purpose": {"type": "str", "required": True}}
-    claim = {
-        **purpose,
-        "address": {"type": "str", "required": True},
-        **span,
-        "where": {"type": "str", "default": ""},
-    }
-    group = {
-        "name": {"type": "str", "required": True},
-        "unit": {"type": "str", "required": True},
-        "ports": {"type": "list", "elements": "dict", "default": [], "options": claim},
-    }
     module = AnsibleModule(
         argument_spec={
-            "groups": {"type": "list", "elements": "dict", "default": [], "options": group},
-            "pools": {"type": "list", "elements": "dict", "default": [], "options": {**purpose, **span}},
+            "groups": {"type": "list", "elements": "dict", "default": [], "options": port_court.GROUP},
+            "pools": {"type": "list", "elements": "dict", "default": [], "options": port_court.POOL},
         },
         supports_check_mode=True,
     )

@@ -62,9 +62,28 @@ class Host:
         return tuple(sorted({device for process in self.processes for device in process.get("devices") or ()}))
 
     @cached_property
+    def environments(self) -> tuple[Mapping[str, Any], ...]:
+        """What each engine process of the host gets, as far as the plan says."""
+        shared = self.cluster.get("environment") or {}
+        return tuple(
+            {**shared, **(process["unit"].get("environment") or {})}
+            for process in self.processes
+            if process["kind"] in ENGINES
+        )
+
+    def sysctl(self, name: str) -> str | None:
+        """fact() cannot find it: such names have dots in them."""
+        return (self.fact("host.sysctl") or {}).get(name)
+
+    @property
+    def units(self) -> Mapping[str, Any]:
+        """Planned units as they are on the host; none when that is unknown."""
+        return self.fact("host.units") or {}
+
+    @cached_property
     def running(self) -> bool:
         """Units of the plan run and hold memory and ports already."""
-        return any(unit["active_state"] == "active" for unit in (self.fact("host.units") or {}).values())
+        return any(unit["active_state"] == "active" for unit in self.units.values())
 
     @property
     def protocol(self) -> str:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import ENGINES, Host
+from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import Host
 
 INTRA_ROCE = "HCCL_INTRA_ROCE_ENABLE"
 Chip = Mapping[str, Any]
@@ -63,17 +63,9 @@ def generation(host: Host) -> str | None:
     return host.generation or host.fact("npu.generation")
 
 
-def environments(host: Host) -> Iterator[Mapping[str, Any]]:
-    """What each engine process of the host gets, as far as the plan says."""
-    for process in host.processes:
-        if process["kind"] in ENGINES:
-            own = process["unit"].get("environment") or {}
-            yield {**(host.cluster.get("environment") or {}), **own}
-
-
 def variable(host: Host, name: str) -> str | None:
     """A planned variable, of the first engine process that has it."""
-    return next((str(environment[name]) for environment in environments(host) if name in environment), None)
+    return next((str(environment[name]) for environment in host.environments if name in environment), None)
 
 
 def roce_between(host: Host) -> bool:

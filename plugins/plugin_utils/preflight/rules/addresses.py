@@ -177,10 +177,8 @@ def subnet_shared(host: Host) -> Iterator[Found]:
             if entry["family"] == 4
         )
     ]
-    sysctl = host.fact("host.sysctl") or {}
-    if beside and not (
-        sysctl.get("net.ipv4.conf.all.arp_ignore") in ("1", "2") and sysctl.get("net.ipv4.conf.all.arp_announce") == "2"
-    ):
+    ignore, announce = (host.sysctl(f"net.ipv4.conf.all.arp_{name}") for name in ("ignore", "announce"))
+    if beside and not (ignore in ("1", "2") and announce == "2"):
         yield Found(
             what=f"{some(beside)} {'has' if len(beside) == 1 else 'have'} an address in the subnet of {own['name']}",
             fix="sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2, or use one subnet each.",

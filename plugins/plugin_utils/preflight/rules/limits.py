@@ -98,7 +98,7 @@ def unit_limits_capped(host: Host) -> Iterator[Found]:
     if host.protocol != "tcp":
         asked["memlock"] = _asked(host, "instance_memlock", _SOFT)
     engines = {process["unit"]["name"] for process in host.processes if process["kind"] in ENGINES}
-    for name, unit in (host.fact("host.units") or {}).items():
+    for name, unit in host.units.items():
         if name not in engines or not unit["drop_ins"]:
             continue  # what an old unit file says is written anew
         for kind, wanted in asked.items():
@@ -119,17 +119,13 @@ def unit_limits_capped(host: Host) -> Iterator[Found]:
     source="https://www.kernel.org/doc/html/latest/admin-guide/sysctl/fs.html (nr_open)",
 )
 def limits_nofile_kernel(host: Host) -> Iterator[Found]:
-    most, asked = _sysctl(host, "fs.nr_open"), _asked(host, "instance_nofile", _HARD)
+    most, asked = host.sysctl("fs.nr_open"), _asked(host, "instance_nofile", _HARD)
     if host.engine and most and asked is not None and 0 <= int(most) < asked:
         yield Found(
             what=f"the kernel allows {most} open files a process, and units ask for {limit(asked)}",
             evidence=f"fs.nr_open = {most}",
             fix=f"sysctl -w fs.nr_open={asked} (and in /etc/sysctl.d), or lower instance_nofile.",
         )
-
-
-def _sysctl(host: Host, name: str) -> str | None:
-    return (host.fact("host.sysctl") or {}).get(name)
 
 
 @rule(
@@ -159,7 +155,7 @@ def limits_processes(host: Host) -> Iterator[Found]:
     source="https://www.kernel.org/doc/html/latest/admin-guide/sysctl/kernel.html (pid_max)",
 )
 def pid_max(host: Host) -> Iterator[Found]:
-    most = _sysctl(host, "kernel.pid_max")
+    most = host.sysctl("kernel.pid_max")
     if host.ascend and most and int(most) <= 32768:
         yield Found(
             what=f"the kernel has {most} process ids for {len(host.devices)} workers and everything else",
@@ -176,7 +172,7 @@ def pid_max(host: Host) -> Iterator[Found]:
     source="systemctl(1), mask",
 )
 def unit_masked(host: Host) -> Iterator[Found]:
-    masked = [name for name, unit in (host.fact("host.units") or {}).items() if unit["load_state"] == "masked"]
+    masked = [name for name, unit in host.units.items() if unit["load_state"] == "masked"]
     if masked:
         yield Found(
             what=f"{some(masked)} {'is' if len(masked) == 1 else 'are'} masked",
@@ -193,7 +189,7 @@ def unit_masked(host: Host) -> Iterator[Found]:
     source="systemd.unit(5), drop-ins",
 )
 def unit_drop_in(host: Host) -> Iterator[Found]:
-    units = {name: unit for name, unit in (host.fact("host.units") or {}).items() if unit["load_state"] != "masked"}
+    units = {name: unit for name, unit in host.units.items() if unit["load_state"] != "masked"}
     changed = {name: unit["drop_ins"] for name, unit in units.items() if unit["drop_ins"]}
     for drop_ins in sorted({tuple(paths) for paths in changed.values()}):
         same = [name for name, paths in changed.items() if tuple(paths) == drop_ins]
@@ -216,11 +212,7 @@ def unit_drop_in(host: Host) -> Iterator[Found]:
     source="systemctl(1), NeedDaemonReload",
 )
 def unit_reload(host: Host) -> Iterator[Found]:
-    stale = [
-        name
-        for name, unit in (host.fact("host.units") or {}).items()
-        if unit["needs_reload"] and unit["load_state"] != "masked"
-    ]
+    stale = [name for name, unit in host.units.items() if unit["needs_reload"] and unit["load_state"] != "masked"]
     if stale:
         yield Found(
             what=f"{some(stale)} changed on disk and systemd has not read it",
@@ -238,7 +230,7 @@ def unit_reload(host: Host) -> Iterator[Found]:
     cases=("C-039",),
 )
 def unit_limits_old(host: Host) -> Iterator[Found]:
-    for name, unit in (host.fact("host.units") or {}).items():
+    for name, unit in host.units.items():
         process = unit["process"] or {}
         for kind in ("memlock", "nofile"):
             has, should = process.get(kind), unit.get(kind)
@@ -262,7 +254,7 @@ def unit_limits_old(host: Host) -> Iterator[Found]:
     cases=("C-079",),
 )
 def unit_oom(host: Host) -> Iterator[Found]:
-    killed = [name for name, unit in (host.fact("host.units") or {}).items() if unit["oom_kills"]]
+    killed = [name for name, unit in host.units.items() if unit["oom_kills"]]
     if killed:
         yield Found(
             what=f"processes of {some(killed)} were killed for want of memory",

@@ -18,16 +18,8 @@ _KERNEL_HUGEPAGES = "https://docs.kernel.org/admin-guide/mm/hugetlbpage.html"
 _POOL_HUGEPAGES = "mooncake-store of Mooncake 0.3.13.post1: MC_STORE_USE_HUGEPAGE counts by being set"
 
 
-def environments(host: Host) -> Iterator[dict[str, str]]:
-    """The planned environment of each engine process."""
-    shared = host.cluster.get("environment") or {}
-    for process in host.processes:
-        if process["kind"] in ("prefill", "decode"):
-            yield {**shared, **process["unit"]["environment"]}
-
-
 def _wants_hugepages(host: Host) -> bool:
-    return any(_HUGEPAGES in environment for environment in environments(host))
+    return any(_HUGEPAGES in environment for environment in host.environments)
 
 
 @rule(
@@ -274,7 +266,7 @@ def shm_inodes(host: Host) -> Iterator[Found]:
     cases=("C-027",),
 )
 def map_count(host: Host) -> Iterator[Found]:
-    most = (host.fact("host.sysctl") or {}).get("vm.max_map_count")
+    most = host.sysctl("vm.max_map_count")
     if host.engine and host.protocol == "rdma" and most and int(most) < 262144:
         yield Found(
             what=f"a process may have {most} mappings",
@@ -292,7 +284,7 @@ def map_count(host: Host) -> Iterator[Found]:
     source="docs/source/developer_guide/performance_and_debug/optimization_and_tuning.md@v0.13.0 of vllm-ascend",
 )
 def numa_balancing(host: Host) -> Iterator[Found]:
-    if host.ascend and (host.fact("host.sysctl") or {}).get("kernel.numa_balancing") == "1":
+    if host.ascend and host.sysctl("kernel.numa_balancing") == "1":
         yield Found(
             what="automatic NUMA balancing is on", fix="sysctl -w kernel.numa_balancing=0 (and in /etc/sysctl.d)."
         )
@@ -307,7 +299,7 @@ def numa_balancing(host: Host) -> Iterator[Found]:
     source="docs/source/developer_guide/performance_and_debug/optimization_and_tuning.md@v0.13.0 of vllm-ascend",
 )
 def swappiness(host: Host) -> Iterator[Found]:
-    value = (host.fact("host.sysctl") or {}).get("vm.swappiness")
+    value = host.sysctl("vm.swappiness")
     if host.ascend and value and int(value) > 10 and host.fact("host.memory.swap_total"):
         yield Found(
             what=f"there is swap, and vm.swappiness is {value}", fix="sysctl -w vm.swappiness=0 (and in /etc/sysctl.d)."

@@ -245,7 +245,7 @@ def proxy(host: Host) -> Iterator[Found]:
     source="Documentation/networking/ip-sysctl.rst of Linux: 4096 since 5.4, 128 before",
 )
 def somaxconn(host: Host) -> Iterator[Found]:
-    value = (host.fact("host.sysctl") or {}).get("net.core.somaxconn")
+    value = host.sysctl("net.core.somaxconn")
     if value and int(value) < 1024:
         yield Found(
             what=f"{value} connections may wait to be accepted",
@@ -264,7 +264,7 @@ def somaxconn(host: Host) -> Iterator[Found]:
 def neighbours(fleet: Fleet) -> Iterator[Found]:
     all_hosts = len(fleet.hosts) + len(fleet.absent)
     for host in fleet:
-        most = (host.fact("host.sysctl") or {}).get("net.ipv4.neigh.default.gc_thresh3")
+        most = host.sysctl("net.ipv4.neigh.default.gc_thresh3")
         if most and int(most) < 1.5 * all_hosts:
             yield Found(
                 host=host.name,
@@ -282,7 +282,7 @@ def neighbours(fleet: Fleet) -> Iterator[Found]:
     source="Documentation/networking/ip-sysctl.rst of Linux (rp_filter)",
 )
 def reverse_path(host: Host) -> Iterator[Found]:
-    strict = (host.fact("host.sysctl") or {}).get("net.ipv4.conf.all.rp_filter") == "1"
+    strict = host.sysctl("net.ipv4.conf.all.rp_filter") == "1"
     elsewhere = [peer["name"] for peer in host.each("host.peers") if peer["source"] not in (None, host.address)]
     if strict and elsewhere:
         yield Found(
