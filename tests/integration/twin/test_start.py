@@ -279,7 +279,13 @@ def test_a_host_is_equipped(tmp_path: Path) -> None:
     ]
     subprocess.run(command, check=True)
     state = json.loads((tmp_path / "etc/mooncake-pd-twin/state.json").read_text())
-    assert state == {"generation": "A2", "chips": 8, "address_prefix": "198.18.0"}
+    assert state == {
+        "generation": "A2",
+        "chips": 8,
+        "address_prefix": "198.18.0",
+        "address_first": 10,
+        "server_index": 2,
+    }
     assert (tmp_path / "etc/hccn.conf").read_text().count("address_") == 8
     assert os.access(tmp_path / "usr/local/Ascend/driver/tools/hccn_tool", os.X_OK)
     assert os.access(tmp_path / "usr/local/bin/npu-smi", os.X_OK)
