@@ -38,8 +38,12 @@ PACKAGES = [
     "curl",
     "logrotate",
 ]
-# A role installs these for real; they and what they need lie in the image.
-LATER = ["haproxy", "iptables", "libibverbs1", "librdmacm1", "libnuma1", "python3-venv"]
+# Roles install these for real; they and what they need lie in the image, as hosts have no way out.
+LATER = [
+    *["haproxy", "iptables", "libibverbs1", "librdmacm1", "libnuma1", "python3-venv"],
+    *["cmake", "g++", "make", "ninja-build", "patch", "libzstd-dev"],  # a build of Mooncake
+    *["crun", "podman"],  # an engine in a container
+]
 # No consoles, no devices and no clock of their own; timers would work in the middle of a test.
 MASKED = [
     "getty.target",
