@@ -13,6 +13,7 @@ TORCH_INDEX ?=
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 LAB := tests/hosts/lab
+TARGET_SIDE := tests/unit/plugins/modules/ tests/unit/plugins/module_utils/
 step = @printf '\n=== %(%H:%M:%S)T  %s\n' -1 "$(strip $(1))"
 
 .PHONY: help
@@ -62,9 +63,12 @@ sanity: setup-dev ## ansible-test sanity
 	$(call step,ansible-test sanity)
 	tests/tools/ansible_test.sh sanity
 
-units: setup-dev ## ansible-test units
+units: setup-dev ## unit tests: what runs on targets with ansible-test, each in a process of its own; the rest with pytest
 	$(call step,ansible-test units)
-	tests/tools/ansible_test.sh units --requirements
+	tests/tools/ansible_test.sh units --requirements $(TARGET_SIDE)
+	$(call step,unit tests of the controller side)
+	cd .collections/ansible_collections/mooncake/pd && PYTHONPATH=$(CURDIR)/.collections \
+	python -m pytest tests/unit -q -n 2 $(addprefix --ignore ,$(TARGET_SIDE))
 
 scale: setup-dev ## how plans grow with the hosts; and the tests of the mutation run
 	$(call step,scale)
@@ -90,7 +94,7 @@ molecule: setup-dev sandbox-environment twin-environment ## role CI on real host
 integration: setup-dev test-packages sandbox-environment ## faults and operation with real parts, through ansible-runner
 	$(call step,integration)
 	PYTHONPATH=$(CURDIR)/.collections MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
-	python -m pytest tests/integration -v
+	python -m pytest tests/integration -v --durations=15
 
 test: lint sanity units scale oldest-core molecule integration ## every test
 	$(call step,all tests passed)
