@@ -64,10 +64,9 @@ def concerned(host: Host) -> bool:
 
 
 def values(host: Host, *names: str) -> list[tuple[str, str]]:
-    """(name, value) of variables in the plan of the processes; the first of the names that is set counts."""
+    """(name, value) of variables that the engines get; the first of the names that is set counts."""
     found: dict[tuple[str, str], None] = {}
-    for process in host.processes:
-        environment = process["unit"].get("environment") or {}
+    for environment in host.environments:
         name = next((name for name in names if name in environment), None)
         if name:
             found[name, str(environment[name])] = None

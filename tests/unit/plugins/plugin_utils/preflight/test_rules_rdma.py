@@ -24,11 +24,11 @@ NUMA = [{"node": node, "cpus": 64, "memory_total": 1 << 38, "memory_free": 1 << 
 
 
 def host(name: str = "p1", facts: Facts | None = None, protocol: str = "rdma", **plan: Any) -> Host:
-    """plan: environment, argv of its process; kind; mooncake."""
+    """plan: environment, argv of its process; shared environment of all engines; kind; mooncake."""
     kind = plan.get("kind", "decode" if name.startswith("d") else "prefill")
     unit = {"environment": plan.get("environment", {}), "argv": plan.get("argv", ["vllm", "serve"])}
     cluster = {"connector": {"protocol": protocol}, "mooncake": {"version": plan.get("mooncake", "0.3.13.post1")}}
-    cluster["engine"] = {"kind": "vllm"}
+    cluster |= {"engine": {"kind": "vllm"}, "environment": plan.get("shared", {})}
     seen = rdma(ADDRESSES[name]) if facts is None else facts
     planned = {"address": ADDRESSES[name], "processes": [{"name": name, "kind": kind, "unit": unit}]}
     return Host(name, planned, cluster, {"rdma": seen, "host": {"numa": NUMA[: plan.get("numa", 2)]}})
@@ -200,6 +200,15 @@ def test_index_that_is_right_or_ignored() -> None:
         {"MC_GID_INDEX": "3", "NCCL_IB_GID_INDEX": "0"},  # which is not asked then
     ):
         assert findings(host(environment=environment)) == {}, environment
+
+
+def test_what_all_engines_get_counts_unless_an_instance_says_otherwise() -> None:
+    assert "MC_GID_INDEX is 0" in only(host(shared={"MC_GID_INDEX": "0"}))[2]
+    assert findings(host(shared={"MC_GID_INDEX": "0"}, environment={"MC_GID_INDEX": "3"})) == {}
+    assert "no port 2: mlx5_0" in only(host(shared={"MC_IB_PORT": "2"}))[2]
+    assert "MC_TE_FILTERS names mlx5_7" in only(host(shared={"MC_TE_FILTERS": "mlx5_0,mlx5_7"}))[2]
+    # MC_GID_INDEX goes before that of NCCL, wherever each is set
+    assert findings(host(shared={"MC_GID_INDEX": "3"}, environment={"NCCL_IB_GID_INDEX": "0"})) == {}
 
 
 def test_index_of_nccl_counts() -> None:
