@@ -481,7 +481,11 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
             planned = plan.hostvars(name)
             if "ansible_connection" in entry.vars:
                 del planned["ansible_host"]  # other connections read it as the name of a container or a socket
-            for variable, value in {**planned, **entry.vars}.items():
+            # Not through the inventory: it would copy each value, and tag it with this file, which no play needs and
+            # which takes as long as all the rest of ansible-inventory --list. The plan has none but plain values.
+            for variable, value in planned.items():
+                self.inventory.hosts[name].set_variable(variable, value)
+            for variable, value in entry.vars.items():
                 self.inventory.set_variable(name, variable, value)
 
     def _load(self, path: str) -> Any:

@@ -76,7 +76,7 @@ options:
         required: true
   source:
     description:
-      - Planned address of this host. The connects to O(peers) are made from it; empty leaves the choice to the kernel.
+      - Planned address of this host. The connects to peers are made from it; empty leaves the choice to the kernel.
     type: str
     default: ""
   peers:
@@ -97,6 +97,14 @@ options:
         description: TCP ports to connect to, by what they are for; the value is one port or a list of them.
         type: dict
         default: {}
+  planned_peers:
+    description:
+      - Hosts of the plan that come after O(peers). The controller takes their addresses and ports from their
+        C(pd_host), those that the run leaves out included.
+      - The entry C(peers) of RV(host.unknown) tells which of them have no plan.
+    type: list
+    elements: str
+    default: []
   peer_timeout:
     description: Seconds that all connects together may take.
     type: float
@@ -658,7 +666,7 @@ host:
           description: V(4) or V(6).
           type: int
     peers:
-      description: O(peers) in their order.
+      description: O(peers) and O(planned_peers) in their order.
       type: list
       elements: dict
       contains:
@@ -959,11 +967,14 @@ def main() -> None:
             "names": _list({"name": {**text}, "address": {**text}}),
             "source": {"type": "str", "default": ""},
             "peers": _list({"name": {**text}, "address": {**text}, "ports": {"type": "dict", "default": {}}}),
+            "planned_peers": {"type": "list", "elements": "str", "default": []},
             "peer_timeout": {"type": "float", "default": 2},
             "settings": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
+    if module.params.pop("planned_peers"):
+        module.fail_json(msg="planned_peers needs the action plugin of this module, which was not run")
     for peer in module.params["peers"]:
         try:
             peer["ports"] = {purpose: _numbers(given) for purpose, given in peer["ports"].items()}

@@ -1,16 +1,17 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hosts a host connects to, so that preflight can try the way before anything runs.
+"""Which hosts a host connects to and by which ports, so that preflight can try the way before anything runs.
 
 Every host tries a few: all of its partners would be the square of the fleet. Partners at distances 1, 4, 16, 64 ...
-along the ring of hosts keep it small, and still every host is tried by others and the fleet hangs together.
+along the ring of hosts keep it small, and still every host is tried by others and the fleet hangs together. A host is
+told their names only; what else there is to know stands in their own plan.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -35,13 +36,7 @@ class Peers:
             for name in instance.places[1:]:
                 self.heads.setdefault(name, {})[instance.places[0]] = None
 
-    def of(self, host: str) -> list[dict[str, Any]]:
-        return [
-            {"name": name, "address": self.topology.hosts[name].address, "ports": self._ports(name)}
-            for name in self._names(host)
-        ]
-
-    def _names(self, host: str) -> list[str]:
+    def of(self, host: str) -> list[str]:
         kinds = {process.kind for process in self.processes.get(host, ())}
         found: dict[str, None] = {}
         for one, other in (("prefill", "decode"), ("decode", "prefill")):
@@ -68,15 +63,29 @@ class Peers:
             steps = [4**step - 1 for step in range((others.bit_length() + 1) // 2)]
         return {self.names[ring[(first + step) % len(ring)]]: None for step in steps}
 
-    def _ports(self, host: str) -> dict[str, int | list[int]]:
-        """The port of every purpose, or the first and the last: a firewall may be open for fewer than there are."""
-        ports: dict[str, tuple[int, int]] = {}
-        for process in self.processes.get(host, ()):
-            if process.kind in _SPECIAL:
-                continue
-            for claim in process.claims:
-                if not claim.address.startswith("127."):
-                    end = claim.last if claim.kind == "exact" else claim.first  # who draws, draws anywhere
-                    first, last = ports.get(claim.purpose, (claim.first, end))
-                    ports[claim.purpose] = (min(first, claim.first), max(last, end))
-        return {purpose: first if first == last else [first, last] for purpose, (first, last) in ports.items()}
+
+def to_try(planned: Mapping[str, Any]) -> dict[str, Any]:
+    """What host_info is told of a peer whose plan (pd_host) this is.
+
+    The port of every purpose, or the first and the last: a firewall may be open for fewer than there are.
+    """
+    ports: dict[str, tuple[int, int]] = {}
+    for purpose, low, high in _claimed(planned):
+        first, last = ports.get(purpose, (low, high))
+        ports[purpose] = (min(first, low), max(last, high))
+    return {
+        "name": planned["name"],
+        "address": planned["address"],
+        "ports": {purpose: first if first == last else [first, last] for purpose, (first, last) in ports.items()},
+    }
+
+
+def _claimed(planned: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    """(purpose, first, last) of what others may reach."""
+    for process in planned["processes"]:
+        if process["kind"] not in _SPECIAL:
+            for claim in process["claims"]["ports"]:
+                if not claim["address"].startswith("127."):
+                    yield claim["purpose"], claim["first"], claim["last"]
+    for pool in planned["pools"]:
+        yield pool["purpose"], pool["first"], pool["last"]

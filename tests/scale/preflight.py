@@ -63,19 +63,19 @@ def fleet(hosts: int, faults: bool = False) -> Fleet:
     plan = build_plan(read_topology(raw))
     made = Fleet(raw, plan, {name: plan.hostvars(name)["pd_host"] for name in plan.topology.hosts}, {})
     for number, (name, planned) in enumerate(made.plans.items()):
-        own = facts(number, planned)
+        own = facts(number, planned, made.plans)
         if faults:
             break_one(number, own)
         made.facts[name] = own
     return made
 
 
-def facts(number: int, planned: dict[str, Any]) -> dict[str, Any]:
+def facts(number: int, planned: dict[str, Any], plans: Facts) -> dict[str, Any]:
     address = planned["address"]
     host = healthy_host.host(
         address,
         settings=dict(healthy.SETTINGS),
-        peers=[healthy_host.peer(peer["name"], peer["address"], source=address) for peer in planned["peers"]],
+        peers=[healthy_host.peer(peer, plans[peer]["address"], source=address) for peer in planned["peers"]],
         paths=[healthy_host.path(entry["path"], entry["purpose"], type="file") for entry in planned["files"]],
     )
     for interface in host["interfaces"]:

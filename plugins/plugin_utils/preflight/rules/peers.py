@@ -226,7 +226,7 @@ def proxy(host: Host) -> Iterator[Found]:
     exempt = {
         part.strip() for name, value in unit.items() if name.lower() == "no_proxy" for part in str(value).split(",")
     }
-    addresses = {host.address, *(peer["address"] for peer in host.plan.get("peers") or ())}
+    addresses = {host.address, *(peer["address"] for peer in host.each("host.peers"))}
     missing = sorted(addresses - exempt)
     if missing and "*" not in exempt:
         yield Found(

@@ -115,6 +115,13 @@ def test_values_are_plain(plugin, written):
     assert all_types(values) <= {dict, list, str, int, bool, type(None)}
 
 
+def test_values_of_hosts_carry_no_tags(manage, written):
+    """They cost more than the values do: of 1,000 hosts there are hundreds of thousands."""
+    manager, _variables, _loader = manage(written(cpu()))
+    told = [manager.get_host(name).vars["pd_host"] for name in ("control", "p1", "d1")]
+    assert all_types(told) <= {dict, list, str, int, bool, type(None)}
+
+
 def test_variables_of_a_host_win_and_stay_what_they_are(plugin, written):
     raw = cpu()
     raw["hosts"]["p1"]["vars"] = {"ansible_user": "root", "rack": [1, 2], "motd": "{{ inventory_hostname }}"}

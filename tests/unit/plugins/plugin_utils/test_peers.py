@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.peers import to_try
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, cpu, plan
 
 
@@ -18,7 +19,7 @@ def host(raw: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def named(raw: dict[str, Any], name: str) -> list[str]:
-    return [peer["name"] for peer in host(raw, name)["peers"]]
+    return host(raw, name)["peers"]
 
 
 def large(prefill: int, decode: int) -> dict[str, Any]:
@@ -41,15 +42,30 @@ def test_prefill_and_decode_try_each_other_and_the_router_tries_both():
 
 
 def test_every_purpose_is_tried_at_its_first_and_last_port_and_loopback_ports_are_not():
-    (peer,) = host(ascend(), "npu2")["peers"]
+    assert named(ascend(), "npu2") == ["npu1"]
+    peer = to_try(host(ascend(), "npu1"))
     assert (peer["name"], peer["address"]) == ("npu1", "192.0.2.31")
     ports = peer["ports"]
     assert (ports["api"], ports["kv"]) == ([8100, 8104], [22000, 22007])
-    assert ports["transfer-rpc"] == 15000
+    # whoever draws from a range may come upon either end of it
+    assert (ports["transfer-rpc"], ports["transfer-adxl"]) == ([15000, 17000], [20000, 20800])
     # one port is no list
     assert ports == {purpose: port for purpose, port in ports.items() if isinstance(port, int) or port[0] < port[1]}
-    assert any(isinstance(port, int) for port in ports.values())
-    assert 18001 not in ports.values()
+    assert any(isinstance(port, int) for port in to_try(host(cpu(), "p1"))["ports"].values())
+    tried = {number for port in ports.values() for number in ([port] if isinstance(port, int) else port)}
+    assert not tried & {8000, 18001, 18002, 19001, 19002}  # those of clients and of the router itself
+
+
+def test_ports_on_loopback_are_not_tried():
+    planned = host(cpu(), "p1")
+    (claim, *_others) = planned["processes"][0]["claims"]["ports"]
+    assert claim["purpose"] in to_try(planned)["ports"]
+    claim["address"] = "127.0.0.1"
+    assert claim["purpose"] not in to_try(planned)["ports"]
+
+
+def test_a_host_that_runs_nothing_has_no_ports():
+    assert to_try({**host(cpu(), "p1"), "processes": [], "pools": []})["ports"] == {}
 
 
 def test_a_headless_host_tries_its_head():
@@ -73,7 +89,7 @@ def test_a_host_is_not_counted_among_its_own_partners():
 @settings(max_examples=25, deadline=None)
 def test_everybody_is_tried_by_somebody_and_nobody_by_itself(prefill, decode):
     built = plan(large(prefill, decode))
-    tried = {name: {peer["name"] for peer in built.hostvars(name)["pd_host"]["peers"]} for name in built.topology.hosts}
+    tried = {name: set(built.hostvars(name)["pd_host"]["peers"]) for name in built.topology.hosts}
     assert all(name not in peers for name, peers in tried.items())
     assert max(map(len, tried.values())) <= 12
     assert all(tried.values())

@@ -39,3 +39,13 @@ def test_the_last_port_of_a_purpose_is_told():
     (found,) = [finding for finding in made.verdict().findings if finding.rule == "peer-filtered"]
     assert found.what.startswith("kv 22015 of ")
     assert found.evidence == "rejected by a firewall (icmp 3/3)"
+
+
+def test_no_proxy_has_to_name_every_peer():
+    made = healthy.cluster()
+    made.facts["p1"]["host"]["proxies"] = [
+        {"where": "unit", "name": "http_proxy", "value": "http://10.0.0.1:3128"},
+        {"where": "unit", "name": "no_proxy", "value": "192.0.2.11,192.0.2.12,192.0.2.22"},
+    ]
+    (found,) = made.verdict().findings
+    assert found.what == "units get http_proxy, and no_proxy does not name 192.0.2.21"
