@@ -14,6 +14,7 @@ from typing import Mapping, Optional
 
 RUN_DIR = "/run/mooncake-pd"
 LINES = "notes.json"
+CID = "cid"  # written by a container runtime: the container of the unit
 _LIMIT = 1 << 20
 _LINE_LIMIT = 1000
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import pwd
 import re
@@ -13,11 +14,15 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Optional
 
+from ansible_collections.mooncake.pd.plugins.module_utils import notes
 from ansible_collections.mooncake.pd.plugins.module_utils.jobs import Job, Late
 from ansible_collections.mooncake.pd.plugins.module_utils.masking import masked_command
+from ansible_collections.mooncake.pd.plugins.module_utils.notes import CID, RUN_DIR
 
 # docker-<id>.scope, libpod-<id>.scope, cri-containerd-<id>.scope, crio-<id>.scope, /docker/<id>, /kubepods/.../<id>
 _CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
+# podman --cgroups=split: a container is part of the service that runs it
+_PART_OF_SERVICE = re.compile(r"\.service/(?:[^/]+/)*?libpod-payload-[0-9a-f]{64}(?=/|$)")
 _COMMAND_LENGTH = 160
 _SECONDS, _LEAST = 1.0, 0.05  # for the command line of one process
 
@@ -83,6 +88,16 @@ def container_of(paths: list[str]) -> Optional[str]:
     return None
 
 
+def containers_of_units(run_dir: str = RUN_DIR) -> dict[str, str]:
+    """Short id -> unit, of the containers that our units have started through a daemon (docker)."""
+    found = {}
+    for path in glob.glob(os.path.join(glob.escape(run_dir), "*", CID)):
+        container = notes.read(path)
+        if container and _CONTAINER.fullmatch(container.strip()):
+            found[container.strip()[:12]] = f"{os.path.basename(os.path.dirname(path))}.service"
+    return found
+
+
 def _words(pid: int, proc: str, deadline: float) -> Optional[list[str]]:
     """The command line lies in the memory of the process: who asks one that hangs in the kernel hangs as well."""
     job = Job(lambda: _read(pid, "cmdline", proc))
@@ -110,22 +125,29 @@ def describe(pid: int, proc: str = "/proc", deadline: Optional[float] = None) ->
     # A host that is itself a container must not call all its own processes foreign.
     if container and container == container_of(cgroup_paths(_read(1, "cgroup", proc))):
         container = None
+    unit = unit_of(paths)
+    if container:
+        ours = containers_of_units().get(container)
+        if ours or any(_PART_OF_SERVICE.search(path) for path in paths):
+            unit, container = ours or unit, None
     login = any("user.slice" in path.split("/") for path in paths)
-    return Process(pid, command, user, unit_of(paths), container, login, late=words is None)
+    return Process(pid, command, user, unit, container, login, late=words is None)
 
 
-def in_control_group(control_group: str, proc: str = "/proc") -> set[int]:
-    """Processes of a unit's control group (ControlGroup= of systemctl show) and of the groups below it."""
+def in_control_group(control_group: str, proc: str = "/proc", unit: Optional[str] = None) -> set[int]:
+    """Processes of a unit's control group (ControlGroup= of systemctl show), of the groups below it and, with the name
+    of the unit, of the container that a daemon runs for it.
+    """
     if not control_group:
         return set()
-    return {
-        pid
-        for pid in pids(proc)
-        if any(
-            path == control_group or path.startswith(control_group + "/")
-            for path in cgroup_paths(_read(pid, "cgroup", proc))
-        )
-    }
+    containers = {container for container, owner in containers_of_units().items() if owner == unit} if unit else set()
+    found = set()
+    for pid in pids(proc):
+        paths = cgroup_paths(_read(pid, "cgroup", proc))
+        below = any(path == control_group or path.startswith(control_group + "/") for path in paths)
+        if below or (containers and container_of(paths) in containers):
+            found.add(pid)
+    return found
 
 
 def is_alive(pid: int, proc: str = "/proc") -> bool:

@@ -63,6 +63,48 @@ options:
   environment:
     description: Environment variables for all units. They win over those of a unit.
     type: dict
+  container:
+    description:
+      - Run the programs in containers of this image, with the host's network, processes and shared memory. Everything
+        else of the units is as without it, such as their log files, stops and digests.
+      - The runtime runs as root. C(User), C(Group), C(SupplementaryGroups), C(NoNewPrivileges) and C(WorkingDirectory)
+        of the units do not count, C(Limit*) become limits of the container.
+      - O(executable_dir) does not count, the programs are those of the image.
+    type: dict
+    suboptions:
+      runtime:
+        description: The container runtime. With V(podman), the processes stay in the control group of the unit.
+        type: str
+        choices: [podman, docker]
+        default: podman
+      image:
+        description: The image. It must be on the host, none is pulled.
+        type: str
+        required: true
+      executable_dir:
+        description: Folder in the image for programs with a relative path, which else are searched in its C(PATH).
+        type: path
+      user:
+        description: User and group in the container, C(1000:1000); that of the image by default.
+        type: str
+      devices:
+        description: Devices of the host, in the runtime's form.
+        type: list
+        elements: str
+        default: []
+      mounts:
+        description: Files and folders of the host that the container has, in the form C(SOURCE:TARGET:ro).
+        type: list
+        elements: str
+        default: []
+      shm_size:
+        description: Size of a C(/dev/shm) of its own; without it the container has that of the host.
+        type: str
+      args:
+        description: More arguments for C(run); where one is given twice, the runtime takes the last.
+        type: list
+        elements: str
+        default: []
   log_dir:
     description:
       - Folder for the log files, C(LOG_DIR/NAME without .service.log). It must exist. Rotate with C(copytruncate), as
@@ -174,7 +216,7 @@ from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.mooncake.pd.plugins.module_utils import notes, systemd, unit_file
+from ansible_collections.mooncake.pd.plugins.module_utils import container_unit, notes, systemd, unit_file
 from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import open_log, stem, tail
 
 UNIT_DIR = unit_file.UNIT_DIR
@@ -248,16 +290,22 @@ class Units:
         if self.state == "absent":
             self.after[name] = None
             return
-        variables = {**(params["default_environment"] or {}), **(unit["environment"] or {})}
-        rendered = unit_file.render(
-            {**unit, "environment": variables},
-            params["executable_dir"],
-            params["defaults"],
-            params["environment"],
-            self.log_dir,
-        )
+        given = (params["default_environment"] or {}, unit["environment"] or {}, params["environment"] or {})
+        planned = {**unit, "environment": {**given[0], **given[1], **given[2]}}
+        defaults = params["defaults"]
+        if params["container"]:
+            planned, defaults = self._contained(planned, defaults)
+        rendered = unit_file.render(planned, params["executable_dir"], defaults, None, self.log_dir)
         self.after[name] = rendered.text
         self.digests[name] = rendered.digest
+
+    def _contained(self, unit: dict[str, Any], defaults: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        container = dict(self.module.params["container"])
+        runtime = container["runtime"]
+        # where packages have it, for check mode before it is installed
+        container["executable"] = self.module.get_bin_path(runtime) or f"/usr/bin/{runtime}"
+        container_unit.check(container, unit["argv"] or [])
+        return container_unit.contained(unit, container, defaults, RUN_DIR)
 
     def _foreign(self, unit: systemd.Unit) -> list[str]:
         own = os.path.join(UNIT_DIR, unit.name)
@@ -413,6 +461,19 @@ def main() -> None:
             "defaults": {"type": "dict"},
             "default_environment": {"type": "dict"},
             "environment": {"type": "dict"},
+            "container": {
+                "type": "dict",
+                "options": {
+                    "runtime": {"type": "str", "choices": ["podman", "docker"], "default": "podman"},
+                    "image": {"type": "str", "required": True},
+                    "executable_dir": {"type": "path"},
+                    "user": {"type": "str"},
+                    "devices": {"type": "list", "elements": "str", "default": []},
+                    "mounts": {"type": "list", "elements": "str", "default": []},
+                    "shm_size": {"type": "str"},
+                    "args": {"type": "list", "elements": "str", "default": []},
+                },
+            },
             "log_dir": {"type": "path"},
             "enabled": {"type": "bool", "default": True},
             "state": {"type": "str", "choices": ["started", "stopped", "present", "absent"], "default": "started"},

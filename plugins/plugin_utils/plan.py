@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils import engine_lock
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
@@ -102,7 +103,7 @@ class Plan:
         return {
             "name": topology.name,
             "source": topology.source,
-            "engine": {"kind": topology.engine.kind, "version": topology.engine.version},
+            "engine": self._engine(),
             "mooncake": {"version": topology.mooncake.version},
             "hardware": self._hardware(),
             "model": {"path": topology.model.path, "served_name": topology.model.served_name},
@@ -128,6 +129,15 @@ class Plan:
 
     def instances(self) -> list[dict[str, Any]]:
         return [self._instance(instance) for instance in self.topology.instances]
+
+    def _engine(self) -> dict[str, Any]:
+        kind, version = self.topology.engine.kind, self.topology.engine.version
+        return {
+            "kind": kind,
+            "version": version,
+            "lock": engine_lock.lock(kind, version, self.topology.mooncake.version),
+            "requires": engine_lock.requires(kind, version),
+        }
 
     def _hardware(self) -> dict[str, Any] | None:
         hardware = self.topology.hardware

@@ -23,6 +23,8 @@ class Release:
     cann: str
     python: str
     mooncake: str | None  # None: the image has none
+    torch: str
+    torch_npu: str
     source: str
 
 
@@ -33,38 +35,41 @@ _FILES = "Dockerfile and setup.py at the tag"
 _OLD, _MIDDLE, _NEW = ">=3.9,<3.12", ">=3.10,<3.12", ">=3.10,<3.13"
 
 # Mooncake: MOONCAKE_TAG of the Dockerfile at each tag. It does not grow with the release, 0.18.0 being the younger one.
+# torch, torch_npu: requirements.txt at each tag, which is what the package vllm-ascend demands, so no other one can be
+# installed with it. Up to 0.11.0rc0 it says torch>=, and the first version of that range is the policy's.
+# The policy names a later build of torch_npu, .post1, for 0.11.0rc3, 0.11.0, 0.13.0rc2 and 0.18.0.
 ASCEND_RELEASES = (
-    Release("0.9.1", "0.9.1", "8.2.RC1", _OLD, None, _POLICY),
-    Release("0.9.2rc1", "0.9.2", "8.1.RC1", _OLD, None, _POLICY),
-    Release("0.10.0rc1", "0.10.0", "8.2.RC1", _OLD, None, _POLICY),
-    Release("0.10.1rc1", "0.10.1", "8.2.RC1", _OLD, None, _POLICY),
-    Release("0.10.2rc1", "0.10.2", "8.2.RC1", _OLD, None, _POLICY),
-    Release("0.11.0rc0", "0.11.0rc3", "8.2.RC1", _OLD, None, _POLICY),
-    Release("0.11.0rc1", "0.11.0", "8.3.RC1", _OLD, None, _POLICY),
-    Release("0.11.0rc2", "0.11.0", "8.3.RC2", _OLD, None, _POLICY),
-    Release("0.11.0rc3", "0.11.0", "8.3.RC2", _OLD, "0.3.7.post2", _POLICY),
-    Release("0.11.0", "0.11.0", "8.3.RC2", _OLD, "0.3.7.post2", _POLICY),
-    Release("0.12.0rc1", "0.12.0", "8.3.RC2", _MIDDLE, "0.3.7.post2", _POLICY),
-    Release("0.13.0rc1", "0.13.0", "8.3.RC2", _MIDDLE, "0.3.7.post2", _POLICY),
-    Release("0.13.0rc2", "0.13.0", "8.5.0", _MIDDLE, "0.3.7.post2", _POLICY),
-    Release("0.13.0rc3", "0.13.0", "8.5.1", _MIDDLE, "0.3.7.post2", _POLICY),
-    Release("0.13.0", "0.13.0", "8.5.0", _MIDDLE, "0.3.7.post2", _POLICY),
-    Release("0.14.0rc1", "0.14.1", "8.5.0", _MIDDLE, "0.3.7.post2", _POLICY),
-    Release("0.15.0rc1", "0.15.0", "8.5.0", _MIDDLE, "0.3.8.post1", _POLICY),
-    Release("0.16.0rc1", "0.16.0", "8.5.1", _MIDDLE, "0.3.8.post1", _POLICY),
-    Release("0.17.0rc1", "0.17.0", "8.5.1", _MIDDLE, "0.3.8.post1", _POLICY),
-    Release("0.18.0rc1", "0.18.0", "8.5.1", _MIDDLE, "0.3.8.post1", _POLICY),
-    Release("0.18.0", "0.18.0", "8.5.1", _MIDDLE, "0.3.9", _POLICY),
-    Release("0.19.1rc1", "0.19.1", "8.5.1", _MIDDLE, "0.3.8.post1", _POLICY),
-    Release("0.20.2rc1", "0.20.2", "9.0.0", _MIDDLE, "0.3.8.post1", _POLICY),
-    Release("0.21.0rc1", "0.21.0", "9.0.0", _NEW, "0.3.9", _POLICY),
-    Release("0.22.1rc1", "0.22.1", "9.0.0", _NEW, "0.3.9", _POLICY),
-    Release("0.23.0rc1", "0.23.0", "9.0.1", _NEW, "0.3.11.post1", _POLICY),
-    Release("0.23.0", "0.23.0", "9.1.0", _NEW, "0.3.11.post1", _POLICY),
-    Release("0.24.0rc1", "0.24.0", "9.0.1", _NEW, "0.3.11.post1", _FILES),
-    Release("0.25.1rc1", "0.25.1", "9.0.1", _NEW, "0.3.11.post1", _FILES),
+    Release("0.9.1", "0.9.1", "8.2.RC1", _OLD, None, "2.5.1", "2.5.1.post1", _POLICY),
+    Release("0.9.2rc1", "0.9.2", "8.1.RC1", _OLD, None, "2.5.1", "2.5.1.post1.dev20250619", _POLICY),
+    Release("0.10.0rc1", "0.10.0", "8.2.RC1", _OLD, None, "2.7.1", "2.7.1.dev20250724", _POLICY),
+    Release("0.10.1rc1", "0.10.1", "8.2.RC1", _OLD, None, "2.7.1", "2.7.1.dev20250724", _POLICY),
+    Release("0.10.2rc1", "0.10.2", "8.2.RC1", _OLD, None, "2.7.1", "2.7.1.dev20250724", _POLICY),
+    Release("0.11.0rc0", "0.11.0rc3", "8.2.RC1", _OLD, None, "2.7.1", "2.7.1.dev20250724", _POLICY),
+    Release("0.11.0rc1", "0.11.0", "8.3.RC1", _OLD, None, "2.7.1", "2.7.1", _POLICY),
+    Release("0.11.0rc2", "0.11.0", "8.3.RC2", _OLD, None, "2.7.1", "2.7.1", _POLICY),
+    Release("0.11.0rc3", "0.11.0", "8.3.RC2", _OLD, "0.3.7.post2", "2.7.1", "2.7.1", _POLICY),
+    Release("0.11.0", "0.11.0", "8.3.RC2", _OLD, "0.3.7.post2", "2.7.1", "2.7.1", _POLICY),
+    Release("0.12.0rc1", "0.12.0", "8.3.RC2", _MIDDLE, "0.3.7.post2", "2.8.0", "2.8.0", _POLICY),
+    Release("0.13.0rc1", "0.13.0", "8.3.RC2", _MIDDLE, "0.3.7.post2", "2.8.0", "2.8.0", _POLICY),
+    Release("0.13.0rc2", "0.13.0", "8.5.0", _MIDDLE, "0.3.7.post2", "2.8.0", "2.8.0", _POLICY),
+    Release("0.13.0rc3", "0.13.0", "8.5.1", _MIDDLE, "0.3.7.post2", "2.8.0", "2.8.0.post2", _POLICY),
+    Release("0.13.0", "0.13.0", "8.5.0", _MIDDLE, "0.3.7.post2", "2.8.0", "2.8.0.post2", _POLICY),
+    Release("0.14.0rc1", "0.14.1", "8.5.0", _MIDDLE, "0.3.7.post2", "2.9.0", "2.9.0", _POLICY),
+    Release("0.15.0rc1", "0.15.0", "8.5.0", _MIDDLE, "0.3.8.post1", "2.9.0", "2.9.0", _POLICY),
+    Release("0.16.0rc1", "0.16.0", "8.5.1", _MIDDLE, "0.3.8.post1", "2.9.0", "2.9.0", _POLICY),
+    Release("0.17.0rc1", "0.17.0", "8.5.1", _MIDDLE, "0.3.8.post1", "2.9.0", "2.9.0", _POLICY),
+    Release("0.18.0rc1", "0.18.0", "8.5.1", _MIDDLE, "0.3.8.post1", "2.9.0", "2.9.0", _POLICY),
+    Release("0.18.0", "0.18.0", "8.5.1", _MIDDLE, "0.3.9", "2.9.0", "2.9.0", _POLICY),
+    Release("0.19.1rc1", "0.19.1", "8.5.1", _MIDDLE, "0.3.8.post1", "2.9.0", "2.9.0", _POLICY),
+    Release("0.20.2rc1", "0.20.2", "9.0.0", _MIDDLE, "0.3.8.post1", "2.10.0", "2.10.0", _POLICY),
+    Release("0.21.0rc1", "0.21.0", "9.0.0", _NEW, "0.3.9", "2.10.0", "2.10.0", _POLICY),
+    Release("0.22.1rc1", "0.22.1", "9.0.0", _NEW, "0.3.9", "2.10.0", "2.10.0", _POLICY),
+    Release("0.23.0rc1", "0.23.0", "9.0.1", _NEW, "0.3.11.post1", "2.10.0", "2.10.0.post2", _POLICY),
+    Release("0.23.0", "0.23.0", "9.1.0", _NEW, "0.3.11.post1", "2.10.0", "2.10.0.post4", _POLICY),
+    Release("0.24.0rc1", "0.24.0", "9.0.1", _NEW, "0.3.11.post1", "2.10.0", "2.10.0.post2", _FILES),
+    Release("0.25.1rc1", "0.25.1", "9.0.1", _NEW, "0.3.11.post1", "2.10.0", "2.10.0.post2", _FILES),
     # the branch releases/v0.26.0rc stands for the tag
-    Release("0.26.0rc1", "0.26.0", "9.1.0", _NEW, "0.3.11.post1", _FILES),
+    Release("0.26.0rc1", "0.26.0", "9.1.0", _NEW, "0.3.11.post1", "2.10.0", "2.10.0.post4", _FILES),
 )
 
 # Oldest Mooncake for the pool: docs/source/user_guide/feature_guide/kv_pool.md at the tags; earlier ones name none.

@@ -64,6 +64,7 @@ RULES = {
     # releases and connectors
     "version-newer": _warning("releases are known"),
     "mooncake-behind": _warning("the release of Mooncake is as new as the engine was tested with"),
+    "mooncake-ahead": _warning("the release of Mooncake is the one that the engine was tested with"),
     "connector-unknown": _error("the connector is one of the engine's"),
     "connector-version": _error("the release has the connector"),
     "connector-protocol": _error("the connector has the protocol"),

@@ -60,6 +60,14 @@ def check_releases(topology: Topology, report: Report) -> None:
             "tested.",
             f"use {shipped} on all hosts.",
         )
+    if shipped and version_key(mooncake.version) > version_key(shipped):
+        report.warning(
+            "mooncake-ahead",
+            "mooncake.version",
+            f"{mooncake.version} is newer than {shipped}, with which vllm-ascend {engine.version} is released and "
+            "tested. The role engine does not install what was not released together.",
+            f"use {shipped} on all hosts, or try this one, set engine_force_combination and waive this.",
+        )
 
 
 def check_connector(topology: Topology, report: Report) -> Connector | None:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare the vLLM environment of a host with the plan. Reads only; standard library of Python 3.9.
 
-Standard input: JSON {mode: venv|installed, path, packages: {name: version}, lock: text of a requirements file,
-modules: {name: sha256}}. Standard output: JSON {state, problems, python, base_python}.
+Standard input: JSON {mode: venv|installed|command, path, packages: {name: version}, lock: text of a requirements file,
+optional: {name: version} of packages that need not be there, modules: {name: sha256}}.
+Standard output: JSON {state, problems, python, base_python}.
 
 state is "absent" (nothing there), "foreign" (something that is no such environment), "incomplete" or "complete".
 Importing vLLM costs seconds of CPU time, package metadata some hundredths: so only metadata is read.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -65,6 +67,13 @@ class Unusable(Exception):
     """The place holds nothing that could be compared. Arguments: state, what is there instead."""
 
 
+def find_command(mode: str, path: str) -> str:
+    """The engine's command. Only a container has it where its PATH leads to."""
+    if mode == "command":
+        return shutil.which("vllm") or "vllm"
+    return os.path.join(path, "bin", "vllm")
+
+
 def find_python(mode: str, path: str) -> str:
     """The Python whose packages are the engine's."""
     if mode == "venv":
@@ -74,9 +83,10 @@ def find_python(mode: str, path: str) -> str:
         if not os.path.isfile(os.path.join(path, "pyvenv.cfg")):
             raise Unusable("foreign", f"{path} has a Python but is no virtual environment (no pyvenv.cfg)")
         return python
-    command = os.path.join(path, "bin", "vllm")
+    command = find_command(mode, path)
     if not os.path.isfile(command):
-        raise Unusable("absent", f"{command} does not exist")
+        where = "is not in PATH" if mode == "command" else "does not exist"
+        raise Unusable("absent", f"{command} {where}")
     if not os.access(command, os.X_OK):
         raise Unusable("foreign", f"{command} is not executable")
     behind = interpreter_of(command)
@@ -116,16 +126,18 @@ def differences(found: dict[str, Any], packages: dict[str, str], modules: dict[s
 def probe(asked: dict[str, Any]) -> dict[str, Any]:
     packages = {**locked(asked.get("lock", "")), **asked.get("packages", {})}
     modules = asked.get("modules", {})
-    command = os.path.join(asked["path"], "bin", "vllm")
+    optional = asked.get("optional", {})
+    command = find_command(asked["mode"], asked["path"])
     python = None
     try:
-        found = ask(find_python(asked["mode"], asked["path"]), list(packages), list(modules))
+        found = ask(find_python(asked["mode"], asked["path"]), [*packages, *optional], list(modules))
     except Unusable as error:
         state, problem = error.args
         problems = [problem]
     else:
         python = found["python"]
-        problems = differences(found, packages, modules)
+        there = {name: version for name, version in optional.items() if found["versions"][name] is not None}
+        problems = differences(found, {**packages, **there}, modules)
         if not problems and not os.access(command, os.X_OK):
             problems = [f"{command} is missing or not executable"]
         state = "incomplete" if problems else "complete"

@@ -213,3 +213,23 @@ def test_plugin_answers_only_on_a_cpu(monkeypatch):
     event.record()
     event.synchronize()
     assert event.query()
+
+
+def test_in_an_image_the_command_is_found_in_path(venv, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ask(tmp_path, "command")["problems"] == ["vllm is not in PATH"]
+    monkeypatch.setenv("PATH", f"{tmp_path}:{venv}/bin")
+    distribution(venv, "vllm", "0.23.0+empty")
+    command(venv)
+    assert ask(tmp_path, "command", packages={"vllm": "0.23.0"})["state"] == "complete"
+
+
+def test_what_need_not_be_there_must_be_right_where_it_is(venv):
+    distribution(venv, "mooncake-transfer-engine-npu", "0.3.11.post1")
+    command(venv)
+    wanted = {"mooncake-transfer-engine-npu": "0.3.11.post1", "mooncake-transfer-engine": "0.3.11.post1"}
+    assert ask(venv, "installed", optional=wanted)["state"] == "complete"
+    wanted["mooncake-transfer-engine-npu"] = "0.3.12"
+    assert ask(venv, "installed", optional=wanted)["problems"] == [
+        "mooncake-transfer-engine-npu is 0.3.11.post1, 0.3.12 is wanted"
+    ]

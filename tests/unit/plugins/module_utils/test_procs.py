@@ -127,3 +127,45 @@ def test_is_alive(tmp_path: Path) -> None:
     assert procs.is_alive(40, str(tmp_path))
     assert not procs.is_alive(41, str(tmp_path))
     assert not procs.is_alive(0, str(tmp_path))
+
+
+def member(root: Path, pid: int, cgroup: str) -> None:
+    folder = root / str(pid)
+    folder.mkdir()
+    (folder / "cgroup").write_text(f"0::{cgroup}\n")
+    (folder / "status").write_text("Uid:\t0\t0\t0\t0\n")
+    (folder / "cmdline").write_bytes(b"vllm\0serve")
+
+
+def test_a_container_below_a_service_is_part_of_it(tmp_path: Path) -> None:
+    member(tmp_path, 1, "/init.scope")
+    member(tmp_path, 50, f"/system.slice/mooncake-pd-p1.service/libpod-payload-{ID}")
+    member(tmp_path, 51, f"/machine.slice/libpod-{ID}.scope")
+    ours, theirs = procs.describe(50, str(tmp_path)), procs.describe(51, str(tmp_path))
+    assert (ours.unit, ours.container) == ("mooncake-pd-p1.service", None)
+    assert (theirs.unit, theirs.container) == (f"libpod-{ID}.scope", ID[:12])
+    assert procs.in_control_group("/system.slice/mooncake-pd-p1.service", str(tmp_path)) == {50}
+
+
+def test_a_container_of_a_daemon_is_its_units_when_the_unit_has_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc, run = tmp_path / "proc", tmp_path / "run"
+    (run / "mooncake-pd-p1").mkdir(parents=True)
+    (run / "mooncake-pd-p2").mkdir()
+    (run / "mooncake-pd-p1" / "cid").write_text(ID)
+    (run / "mooncake-pd-p2" / "cid").write_text("no id")
+    proc.mkdir()
+    member(proc, 1, "/init.scope")
+    member(proc, 60, f"/system.slice/docker-{ID}.scope")
+    member(proc, 61, f"/system.slice/docker-{'cd' * 32}.scope")
+    real = procs.containers_of_units
+    monkeypatch.setattr(procs, "containers_of_units", lambda: real(str(run)))
+    assert real(str(run)) == {"3f" * 6: "mooncake-pd-p1.service"}
+    ours, theirs = procs.describe(60, str(proc)), procs.describe(61, str(proc))
+    assert (ours.unit, ours.container) == ("mooncake-pd-p1.service", None)
+    assert theirs.container == "cd" * 6
+    group = "/system.slice/mooncake-pd-p1.service"
+    assert procs.in_control_group(group, str(proc), "mooncake-pd-p1.service") == {60}
+    assert procs.in_control_group(group, str(proc), "mooncake-pd-p2.service") == set()
+    assert procs.in_control_group(group, str(proc)) == set()

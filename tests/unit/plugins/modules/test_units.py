@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -303,3 +304,35 @@ def test_host_without_systemd(run_module: RunModule, systemd: Systemd) -> None:
 def test_header_is_the_first_line(run_module: RunModule, systemd: Systemd) -> None:
     run_module(units, **plan(P1))
     assert (systemd.units / P1).read_text().startswith(HEADER)
+
+
+def test_in_a_container_the_unit_runs_the_runtime_and_the_rest_stays(run_module: RunModule, systemd: Systemd) -> None:
+    asked = {
+        "units": [{"name": P1, "argv": ["vllm", "serve"], "environment": {"A": "own", "B": "own"}}],
+        "default_environment": {"A": "least", "C": "least"},
+        "environment": {"B": "most"},
+        "defaults": {"Service": {"User": "mooncake", "Restart": "always"}},
+        "executable_dir": "/opt/engine/bin",
+        "container": {"image": "localhost/i:1"},
+    }
+    answer = run_module(units, **asked)
+    assert answer["changed"]
+    text = (systemd.units / P1).read_text()
+    start = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    assert re.match(r"ExecStart=/\S+/podman run ", start)
+    # the executable_dir is of the host
+    assert start.endswith("--env=A=own --env=B=most --env=C=least --entrypoint=vllm localhost/i:1 serve")
+    assert "User=" not in text
+    assert "Restart=always" in text
+    assert not run_module(units, **asked)["changed"]
+    other = run_module(units, **{**asked, "container": {"image": "localhost/i:2"}})
+    assert other["units"][0]["restarted"]
+
+
+def test_a_container_that_cannot_be_run_changes_nothing(run_module: RunModule, systemd: Systemd) -> None:
+    container = {"image": "i", "mounts": ["relative:/x"]}
+    answer = run_module(units, units=[{"name": P1, "argv": ["vllm"]}], container=container)
+    assert answer["failed"]
+    assert f"{P1}: container.mounts: 'relative:/x' does not begin with a full path" in answer["msg"]
+    # for a unit that goes, its program does not matter
+    assert not run_module(units, units=[{"name": P1}], state="absent", container={"image": "i"})["failed"]

@@ -81,7 +81,7 @@ FAULTS = {
     ),
     "an engine without the hybrid connector": (
         hybrid,
-        lambda raw: raw["engine"].update(version="0.19.1rc1"),
+        lambda raw: (raw["engine"].update(version="0.19.1rc1"), raw["mooncake"].update(version="0.3.8.post1")),
         ("connector-version", "engine.version"),
     ),
     "another protocol": (
@@ -418,6 +418,11 @@ FAULTS = {
         ascend,
         lambda raw: raw["mooncake"].update(version="0.3.9"),
         ("mooncake-behind", "mooncake.version"),
+    ),
+    "a Mooncake that is newer than the image's": (
+        ascend,
+        lambda raw: raw["mooncake"].update(version="0.3.13.post1"),
+        ("mooncake-ahead", "mooncake.version"),
     ),
     "a connector that went away": (
         ascend,

