@@ -105,7 +105,8 @@ class Runner:
                         running.append(started)
                         for stream in started.speaking:
                             selector.register(stream, selectors.EVENT_READ, started)
-                    ended = list(self._ended(selector, running, share if waiting else None))
+                    # nothing speaks when no command could be started
+                    ended = list(self._ended(selector, running, share if waiting else None)) if running else []
                     answers.update(self._finish(selector, running, ended))
                     if not self.left:
                         answers.update(self._finish(selector, running, running))

@@ -81,20 +81,20 @@ def toolkits(files: Files) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]
                 continue
             seen.add(real)
             try:
-                packages = _packages(files, real, seen)
+                held = packages(files, real, seen)
             except OSError as error:
                 problems.append((files.told(real), f"{files.told(real)} cannot be read: {error.strerror}"))
                 continue
             set_env = _set_env(files, real)
             inside = any(package["path"].startswith(f"{files.told(real)}/") for package in found)
-            if not packages and not inside and os.path.dirname(set_env or "") == files.told(real):
-                packages = [{"package": None, "version": None, "arch": None}]
+            if not held and not inside and os.path.dirname(set_env or "") == files.told(real):
+                held = [{"package": None, "version": None, "arch": None}]
                 problems.append((files.told(real), f"no file in {files.told(real)} names its version"))
-            found += [{"path": files.told(real), **package, "set_env": set_env} for package in packages]
+            found += [{"path": files.told(real), **package, "set_env": set_env} for package in held]
     return found, problems
 
 
-def _packages(files: Files, folder: str, seen: set[str]) -> list[dict[str, Any]]:
+def packages(files: Files, folder: str, seen: set[str]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     escaped = glob.escape(folder)
     for path in sorted(glob.glob(f"{escaped}/*_install.info") + glob.glob(f"{escaped}/*-linux/*_install.info")):

@@ -1,0 +1,5 @@
+#pragma once
+
+namespace asio {
+constexpr int answer = 1;
+}

@@ -1,0 +1,4 @@
+#pragma once
+
+int asio_answer();
+int environ_answer();

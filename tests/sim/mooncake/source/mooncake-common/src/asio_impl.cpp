@@ -1,0 +1,3 @@
+#include <asio.hpp>
+
+int asio_answer() { return asio::answer; }

@@ -1,0 +1,3 @@
+#include "environ.h"
+
+int environ_answer() { return asio_answer(); }

@@ -1,0 +1,3 @@
+int store_answer();
+
+int main() { return store_answer() == 0; }

@@ -1,0 +1,3 @@
+#include "transfer_engine.h"
+
+int main() { return transfer_engine_answer() == 0; }

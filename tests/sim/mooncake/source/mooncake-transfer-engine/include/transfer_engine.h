@@ -1,0 +1,3 @@
+#pragma once
+
+int transfer_engine_answer();
