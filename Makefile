@@ -84,6 +84,10 @@ twin-environment: setup-dev ## installations of the NPU twin for the test hosts
 molecule: setup-dev sandbox-environment twin-environment ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
 	$(call step,molecule default)
 	tests/tools/molecule.sh test --scenario-name default
+	$(call step,molecule build)
+	tests/tools/molecule.sh test --scenario-name build
+	$(call step,molecule host)
+	tests/tools/molecule.sh test --scenario-name host
 	$(call step,molecule cleanup)
 	tests/tools/molecule.sh test --scenario-name cleanup
 	$(call step,molecule container)

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
 from ansible_collections.mooncake.pd.plugins.module_utils import sockets
 from ansible_collections.mooncake.pd.plugins.module_utils.signatures import FALSE_READY
 from ansible_collections.mooncake.pd.plugins.module_utils.systemd import Unit
+from ansible_collections.mooncake.pd.plugins.module_utils.tuning import effective
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,12 @@ class Expected:
     ports: tuple[Port, ...] = ()
     health_url: Optional[str] = None
     health_json: Optional[Mapping[str, Any]] = None
+    limits: Mapping[str, effective.Pair] = field(default_factory=dict)
+    hugepages: int = 0
 
     @staticmethod
-    def of(process: Mapping[str, Any]) -> Expected:
+    def of(process: Mapping[str, Any], limits: Optional[Mapping[str, Any]] = None) -> Expected:
+        """limits: of all processes; what is told of one wins."""
         health = process.get("health") or {}
         return Expected(
             name=process["name"],
@@ -51,6 +55,8 @@ class Expected:
             ),
             health_url=health.get("url"),
             health_json=health.get("json") or {},
+            limits=effective.wanted({**(limits or {}), **(process.get("limits") or {})}),
+            hugepages=int(process.get("hugepages") or 0),
         )
 
 

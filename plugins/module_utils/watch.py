@@ -19,6 +19,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from ansible_collections.mooncake.pd.plugins.module_utils import notes, procs, readiness, sockets, systemd
 from ansible_collections.mooncake.pd.plugins.module_utils.readiness import Expected, First
 from ansible_collections.mooncake.pd.plugins.module_utils.signatures import CauseFinder, speaker
+from ansible_collections.mooncake.pd.plugins.module_utils.tuning import effective
+from ansible_collections.mooncake.pd.plugins.module_utils.tuning.tree import Tree
 from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import Log, open_log, stem, tail
 
 READY, FAILED, WAITING = "ready", "failed", "waiting"
@@ -31,6 +33,10 @@ _TOLD, _LAST_LINES = 2, 3
 _NO_CAUSE = (
     "The log names no cause. Run the preflight (mooncake_master says nothing when its RPC port is taken) and see"
     " `systemctl status`."
+)
+_NO_HUGEPAGES = (
+    "Check that MC_STORE_USE_HUGEPAGE is in the environment of the unit (systemctl show -p Environment) and that the"
+    " pages of MC_STORE_HUGEPAGE_SIZE were free before the start (/sys/kernel/mm/hugepages/*/free_hugepages)."
 )
 
 
@@ -55,6 +61,13 @@ def ask_health(url: str, wanted: Mapping[str, Any], timeout: float = _HEALTH_TIM
         return f"{url}: {sockets.first_error(error)}"
 
 
+class Proc(Tree):
+    """/proc, wherever it lies."""
+
+    def at(self, path: str) -> str:
+        return os.path.join(self.root, path[len("/proc/") :])
+
+
 class Watched:
     """One process: what is expected of it and what has been seen."""
 
@@ -76,6 +89,9 @@ class Watched:
         self.dead: Optional[str] = None
         self.missing: list[str] = ["not looked at yet"]
         self.seconds: Optional[float] = None
+        self.limits_of: set[int] = set()  # processes whose limits are seen
+        self.way_out: Optional[str] = None
+        self.hugepages: Optional[int] = None
 
     @property
     def name(self) -> str:
@@ -124,6 +140,7 @@ class Watcher:
         self._run = run
         self._log_dir = log_dir
         self._proc = proc
+        self._tree = Proc(proc)
         self._run_dir = run_dir
         self._clock = clock
         self._sleep = sleep
@@ -144,6 +161,7 @@ class Watcher:
         """One look at everything. Cheap checks first; with `thorough` all of them, to tell all that is missing."""
         self._look_at_units(thorough)
         for process in self.watched:
+            self._look_at_limits(process, everyone=thorough)
             if not process.dead:
                 self._read_log(process)
         pending: list[Watched] = []
@@ -185,6 +203,30 @@ class Watcher:
                 process.first = First(unit.InvocationID, unit.MainPID, unit.NRestarts)
             process.proven = self._proof(process) == process.proof
 
+    def _look_at_limits(self, process: Watched, everyone: bool = False) -> None:
+        """Those of the main process and of a child as soon as there are some; of every process in the end."""
+        expected, unit = process.expected, process.unit
+        if process.dead or unit.ActiveState != "active" or not unit.MainPID:
+            return
+        if everyone:
+            pids = procs.in_control_group(unit.ControlGroup, self._proc, unit.name) | {unit.MainPID}
+        elif not expected.limits or len(process.limits_of) > 1:
+            return
+        else:
+            pids = {unit.MainPID, *effective.children(self._tree, unit.MainPID)[:1]}
+        lacks = effective.lacks(self._tree, sorted(pids - process.limits_of), expected.limits)
+        process.limits_of |= pids
+        if lacks:
+            process.dead = "its limits did not take effect: " + "; ".join(lack.text for lack in lacks)
+            process.way_out = effective.explain(self._tree, self._run, expected.unit, lacks)
+        if everyone:
+            process.hugepages = effective.hugepages(self._tree, pids)
+            if process.hugepages < expected.hugepages and not process.dead and process.ready:
+                process.dead = (
+                    f"{expected.hugepages} bytes of hugepages are planned, and its processes have {process.hugepages}"
+                )
+                process.way_out = _NO_HUGEPAGES
+
     def _read_log(self, process: Watched, final: bool = False) -> None:
         if process.proven and not final:
             return
@@ -223,7 +265,7 @@ class Watcher:
         missing = readiness.ports_missing(readiness.port_states(expected, rows, None, {}))
         if missing and not thorough:
             return missing  # no need yet to ask whose the others are
-        own = procs.in_control_group(process.unit.ControlGroup, self._proc) | {process.unit.MainPID}
+        own = procs.in_control_group(process.unit.ControlGroup, self._proc, process.unit.name) | {process.unit.MainPID}
         mine: set[int] = set()
         for pid in own:
             try:
@@ -283,6 +325,8 @@ class Watcher:
             self.look()
             if self.verdict == READY:
                 self._look_at_units(force=True)  # alive to the last
+                for process in self.watched:
+                    self._look_at_limits(process, everyone=True)
             if self.verdict != WAITING:
                 break
             left = end - self._clock()
@@ -324,6 +368,7 @@ class Watcher:
                 "invocation_id": process.invocation or "",
                 "missing": [] if process.failed else process.missing,
                 "degraded": list(process.finder.degraded.values()),
+                "hugepages": process.hugepages,
             }
             if process.failed:
                 answer.update(self._failure(process))
@@ -332,6 +377,8 @@ class Watcher:
 
     def _failure(self, process: Watched) -> dict[str, Any]:
         cause = process.finder.cause or process.finder.proof
+        if process.way_out:
+            cause = None  # nothing in the log explains it
         advice = cause.signature.advice if cause and cause.signature else None
         excerpt = cause.excerpt if cause else [f"  {line}" for line in tail(self._open(process), 10)]
         return {
@@ -339,7 +386,10 @@ class Watcher:
             "cause": cause.line if cause else None,
             "speaker": speaker(cause.line) if cause else None,
             "earlier": process.finder.earlier.line if process.finder.earlier else None,
-            "advice": advice or process.unit.advice or (_NO_CAUSE if process.unit.died and not cause else None),
+            "advice": process.way_out
+            or advice
+            or process.unit.advice
+            or (_NO_CAUSE if process.unit.died and not cause else None),
             "excerpt": excerpt,
             "log": self._where(process),
         }

@@ -88,6 +88,22 @@ options:
             description: Keys of the answer that must have this value.
             type: dict
             default: {}
+      limits:
+        description: What its processes have to be allowed, in place of O(limits).
+        type: dict
+        default: {}
+      hugepages:
+        description: Bytes of hugepages that its processes must have mapped once it is ready; V(0) for any number.
+        type: int
+        default: 0
+  limits:
+    description:
+      - What all processes have to be allowed, V(memlock), V(nofile), V(nproc), V(core) or V(stack), as the unit says it
+        (V(infinity), V(1048576), V(8M), or soft and hard as V(1024:1048576)).
+      - The limits of the running processes count, not those of the unit file, as a container or a drop-in may withhold
+        them without an error. Less than wanted ends the wait right after the start.
+    type: dict
+    default: {}
   log_dir:
     description:
       - Folder of the log files, as in M(mooncake.pd.units). Units without a file there are read from the journal.
@@ -140,6 +156,7 @@ EXAMPLES = r"""
   mooncake.pd.wait_ready:
     processes: "{{ pd_host.processes | map(attribute='ready') }}"
     log_dir: /var/log/mooncake-pd
+    limits: {memlock: infinity, nofile: 1048576}
     timeout: 1800
     notes:
       transport: "(?:Tcp|Rdma|Ascend\\w*)Transport"
@@ -195,6 +212,9 @@ processes:
       description: Lines that mean trouble but no failure, by name, with count, last line and advice.
       type: list
       elements: dict
+    hugepages:
+      description: Bytes of hugepages that its processes have mapped; V(null) as long as it is not ready.
+      type: int
     reason:
       description: Why it has failed.
       returned: when it has failed
@@ -272,8 +292,11 @@ def argument_spec() -> dict[str, Any]:
                 "lines": {"type": "list", "elements": "dict", "default": [], "options": line},
                 "ports": {"type": "list", "elements": "dict", "default": [], "options": port},
                 "health": {"type": "dict", "options": health},
+                "limits": {"type": "dict", "default": {}},
+                "hugepages": {"type": "int", "default": 0},
             },
         },
+        "limits": {"type": "dict", "default": {}},
         "log_dir": {"type": "path"},
         "timeout": {"type": "float", "default": 600},
         "interval": {"type": "float", "default": 0.5},
@@ -287,11 +310,13 @@ def argument_spec() -> dict[str, Any]:
 def wait(module: AnsibleModule) -> None:
     params = module.params
     try:
-        expected = [Expected.of(process) for process in params["processes"]]
+        expected = [Expected.of(process, params["limits"]) for process in params["processes"]]
         fatal_patterns = [re.compile(pattern) for pattern in params["fatal_patterns"]]
         note_patterns = {name: re.compile(str(pattern)) for name, pattern in params["notes"].items()}
     except re.error as error:
         module.fail_json(msg=f"{error.pattern!r} is no regular expression: {error}", ready=False)
+    except ValueError as error:
+        module.fail_json(msg=str(error), ready=False)
     watcher = watch.Watcher(
         expected,
         module.run_command,

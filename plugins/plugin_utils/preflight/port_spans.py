@@ -110,7 +110,14 @@ def reservation(host: Host) -> str:
     return f"net.ipv4.ip_local_reserved_ports = {value}"
 
 
+def severity(host: Host) -> str | None:
+    """A notice where the role host reserves the ports before anything starts."""
+    return "notice" if host.fact("host.settings.reserves_ports") else None
+
+
 def reserve(host: Host) -> str:
+    if host.fact("host.settings.reserves_ports"):
+        return f"nothing: prepare.yml reserves it. By hand: `{reservation(host)}` in {SYSCTL_FILE}."
     return f"reserve it: write `{reservation(host)}` to {SYSCTL_FILE} and run `sysctl -p {SYSCTL_FILE}`."
 
 

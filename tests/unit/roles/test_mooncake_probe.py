@@ -47,13 +47,20 @@ def package(venv: Path) -> Path:
 
 
 def ask(venv: Path, packages: tuple[str, ...] = (NPU,), version: str = "0.3.13.post1") -> dict:
-    question = {"path": str(venv), "version": version, "packages": list(packages), "prove": ["engine", "master"]}
+    question = {
+        "mode": "wheel",
+        "installed_version": "",
+        "path": str(venv),
+        "version": version,
+        "packages": list(packages),
+        "prove": ["engine", "master"],
+    }
     return probe.probe(question)
 
 
 def test_no_environment(tmp_path):
     found = ask(tmp_path)
-    assert found["wheel_problems"] == [f"there is no Python in {tmp_path}/bin"]
+    assert found["version_problems"] == [f"there is no Python in {tmp_path}/bin"]
     assert found["foreign"] is None
 
 
@@ -65,19 +72,19 @@ def test_environment_whose_python_went_away(tmp_path):
 
 def test_planned_version_that_works(venv, package):
     found = ask(venv)
-    assert (found["wheel_problems"], found["proof_problems"]) == ([], [])
+    assert (found["version_problems"], found["proof_problems"]) == ([], [])
     assert found["installed"] == {NPU: "0.3.13.post1"}
 
 
 def test_other_version_is_not_tried(venv, package):
     (package / "engine.py").write_text("raise ImportError('not reached')\n")
     found = ask(venv, version="0.3.11.post1")
-    assert found["wheel_problems"] == [f"{NPU} is 0.3.13.post1, 0.3.11.post1 is wanted"]
+    assert found["version_problems"] == [f"{NPU} is 0.3.13.post1, 0.3.11.post1 is wanted"]
     assert found["proof_problems"] == []
 
 
 def test_other_variant_is_named(venv, package):
-    assert ask(venv, packages=(CPU,))["wheel_problems"] == [
+    assert ask(venv, packages=(CPU,))["version_problems"] == [
         f"{CPU} is not installed, 0.3.13.post1 is wanted",
         f"variants that overwrite one another must not be there: {NPU}",
     ]

@@ -56,6 +56,7 @@ def port_unreserved(host: Host) -> Iterator[Found]:
             what=f"the kernel takes source ports from {_text(host)}, and planned ports of it are not reserved: {named}",
             evidence=_evidence(host),
             fix=spans.reserve(host),
+            severity=spans.severity(host),
         )
 
 
@@ -100,6 +101,7 @@ def _pools(host: Host, stock: bool) -> Iterator[Found]:
             f"source ports, which is {_text(host)}{widened}",
             evidence=_evidence(host),
             fix=_narrow(host) if not stock else spans.reserve(host),
+            severity=spans.severity(host) if stock else None,
         )
 
 
@@ -133,6 +135,7 @@ def hccl_unreserved(host: Host) -> Iterator[Found]:
                 what=f"host ports {_listed(pieces)} of HCCL lie in the range from which the kernel takes source ports",
                 evidence=_evidence(host),
                 fix=spans.reserve(host),
+                severity=spans.severity(host),
             )
 
 

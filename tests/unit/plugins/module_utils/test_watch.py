@@ -430,3 +430,115 @@ def test_health_is_part_of_ready(host: Host, server: str) -> None:
     host.say(LINE)
     assert host.watcher(health={"url": f"{server}/busy"}).wait(1, 0.5) == WAITING
     assert host.watcher(health={"url": f"{server}/ok", "json": {"service_ready": True}}).wait(1, 0.5) == READY
+
+
+# ---- limits and hugepages as they really are
+
+LIMITS = (
+    "Limit                     Soft Limit           Hard Limit           Units\n"
+    "Max open files            {nofile:<20} {nofile:<20} files\n"
+    "Max locked memory         {memlock:<20} {memlock:<20} bytes\n"
+)
+
+
+def limited(host: Host, pid: int, memlock: object = "unlimited", nofile: object = 1048576) -> None:
+    (host.proc / str(pid) / "limits").write_text(LIMITS.format(memlock=memlock, nofile=nofile))
+
+
+def first_process(host: Host, memlock: object = "unlimited", capabilities: str = "000001ffffffffff") -> None:
+    host.process(1, "/init.scope")
+    limited(host, 1, memlock)
+    (host.proc / "1" / "status").write_text(f"Uid:\t0\t0\t0\t0\nCapEff:\t{capabilities}\n")
+
+
+def test_limits_that_did_not_take_effect_end_the_wait_at_once(host: Host) -> None:
+    """What test hosts do: infinity is asked for, systemd says infinity, the process has 8 MiB."""
+    limited(host, 40, 8388608)
+    first_process(host, 8388608, "00000000a80425fb")
+    host.unit.update(LimitMEMLOCK="infinity", LimitMEMLOCKSoft="infinity")
+    host.at(5, lambda: host.say(LINE))
+    watcher = host.watcher(limits={"memlock": "infinity", "nofile": 1048576})
+    assert watcher.wait(60, 0.5) == FAILED
+    assert host.waited < 2
+    text = watcher.failure_text()
+    assert (
+        "its limits did not take effect: memlock infinity is wanted, and process 40 (?) has 8M.\n"
+        "What to do: `systemctl show` says LimitMEMLOCK=infinity all the same: process 1 has 8M at most and may not"
+        " raise it (no CAP_SYS_RESOURCE)"
+    ) in text
+    assert "--ulimit memlock=-1" in text
+    assert "nofile" not in text
+
+
+def test_limits_of_a_drop_in(host: Host) -> None:
+    limited(host, 40, 65536)
+    first_process(host)
+    host.unit.update(LimitMEMLOCK="65536", LimitMEMLOCKSoft="65536", DropInPaths="/etc/x.conf")
+    watcher = host.watcher(limits={"memlock": "1M"})
+    assert watcher.wait(60, 0.5) == FAILED
+    assert "systemd itself has LimitMEMLOCK=65536 for the unit: a drop-in lowers it (/etc/x.conf)" in (
+        watcher.failure_text()
+    )
+
+
+def test_limits_of_a_process_that_runs_since_before(host: Host) -> None:
+    limited(host, 40, nofile=1024)
+    first_process(host)
+    host.unit.update(LimitNOFILE="1048576", LimitNOFILESoft="1048576")
+    watcher = host.watcher(limits={"nofile": "1048576"})
+    assert watcher.wait(60, 0.5) == FAILED
+    assert "Restart the unit" in watcher.failure_text()
+
+
+def test_limits_of_a_child_are_seen_as_soon_as_there_is_one(host: Host) -> None:
+    limited(host, 40)
+
+    def fork() -> None:
+        host.process(41)
+        limited(host, 41, nofile=1024)
+        (host.proc / "40" / "task" / "40").mkdir(parents=True)
+        (host.proc / "40" / "task" / "40" / "children").write_text("41 ")
+
+    host.at(3, fork)
+    host.at(30, lambda: host.say(LINE))
+    watcher = host.watcher(limits={"nofile": "1024:1048576", "memlock": "infinity"})
+    assert watcher.wait(60, 0.5) == FAILED
+    assert host.waited < 5
+    assert "nofile 1024:1048576 is wanted, and process 41 (?) has 1024" in watcher.failure_text()
+
+
+def test_limits_of_every_process_count_in_the_end(host: Host) -> None:
+    limited(host, 40)
+    host.process(55, GROUP + "/payload")
+    limited(host, 55, 4096)
+    host.say(LINE)
+    assert host.watcher(limits={"memlock": "infinity"}).wait(60, 0.5) == FAILED
+    limited(host, 55)
+    assert host.watcher(limits={"memlock": "infinity"}).wait(60, 0.5) == READY
+
+
+def test_soft_limit_counts_too(host: Host) -> None:
+    (host.proc / "40" / "limits").write_text(
+        "Max open files            1024                 1048576              files\n"
+    )
+    first_process(host)
+    host.say(LINE)
+    assert host.watcher(limits={"nofile": 1048576}).wait(60, 0.5) == FAILED
+    assert host.watcher(limits={"nofile": "1024:1048576"}).wait(60, 0.5) == READY
+
+
+def test_more_than_wanted_is_enough(host: Host) -> None:
+    limited(host, 40, 16 << 20)
+    host.say(LINE)
+    assert host.watcher(limits={"memlock": "8M", "nofile": 4096}).wait(60, 0.5) == READY
+
+
+def test_hugepages_are_those_of_the_processes(host: Host) -> None:
+    (host.proc / "40" / "status").write_text("Uid:\t0\t0\t0\t0\nHugetlbPages:\t    4096 kB\n")
+    host.say(LINE)
+    watcher = host.watcher(hugepages=4 << 20)
+    assert watcher.wait(60, 0.5) == READY
+    assert watcher.results()[0]["hugepages"] == 4 << 20
+    watcher = host.watcher(hugepages=8 << 20)
+    assert watcher.wait(60, 0.5) == FAILED
+    assert "8388608 bytes of hugepages are planned, and its processes have 4194304" in watcher.failure_text()

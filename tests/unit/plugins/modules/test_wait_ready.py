@@ -173,3 +173,16 @@ def test_log_info_refuses_bad_patterns(run_module: RunModule, host: Host) -> Non
     answer = run_module(unit_log_info, units=[UNIT], patterns={"a": "(", "b": "["})
     assert "patterns.a" in answer["msg"]
     assert "patterns.b" in answer["msg"]
+
+
+def test_limits_of_all_and_of_one(run_module: RunModule, host: Host) -> None:
+    host.log("startup complete\n")
+    assert wait(run_module, host, limits={"memlock": "0"})["ready"]
+    process = {**PROCESS, "limits": {"core": "infinity", "memlock": 0}}
+    text = wait(run_module, host, limits={"memlock": "1M"}, processes=[process])
+    assert text["ready"] or "core infinity is wanted" in text["msg"]
+
+
+@pytest.mark.parametrize(("limits", "word"), [({"ram": 1}, "none of"), ({"memlock": "lots"}, "no limit")])
+def test_limits_that_are_none(run_module: RunModule, host: Host, limits: dict[str, Any], word: str) -> None:
+    assert word in wait(run_module, host, limits=limits)["msg"]

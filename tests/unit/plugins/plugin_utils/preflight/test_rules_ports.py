@@ -228,6 +228,16 @@ def test_line_is_the_whole_new_value(reserved: list[list[int]], line: str) -> No
     assert not any(found(rule, host(ports(reserved=followed))) for rule in FAMILY)
 
 
+def test_what_prepare_reserves_is_a_notice() -> None:
+    looked = host(ports(reserved=[]), [claim("api", 40000)])
+    assert one("port-unreserved", looked).severity is None
+    looked.facts.setdefault("host", {})["settings"] = {"reserves_ports": True}
+    for rule in ("port-unreserved", "hccl-unreserved"):
+        item = one(rule, looked)
+        assert item.severity == "notice"
+        assert "prepare.yml reserves it" in item.fix
+
+
 def test_unreserved_ports_are_told_in_one_sentence() -> None:
     claims = [claim("api", 40000), claim("kv", 36000, 36007), claim("api", 40001), claim("api", 8100)]
     what = one("port-unreserved", host(ports(reserved=[[36000, 36003]]), claims)).what
