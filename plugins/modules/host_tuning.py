@@ -157,8 +157,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-values:
-  description: Every value that was looked at. In check mode RV(values[].after) is what would be written.
+settings:
+  description: Every value that was looked at. In check mode RV(settings[].after) is what would be written.
   returned: success
   type: list
   elements: dict
@@ -337,7 +337,7 @@ def main() -> None:
     changed_files = [path for path, (before, after) in tuning.files.items() if before != after]
     answer: dict[str, Any] = {
         "changed": tuning.changed,
-        "values": tuning.told(),
+        "settings": tuning.told(),
         "files": changed_files,
         "withheld": tuning.wishes.skipped,
         "restored": tuning.restored,

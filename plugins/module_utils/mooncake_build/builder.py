@@ -230,7 +230,8 @@ class Builder:
         asked = dict(plan.options)
         asked[given.PREFIX_PATH] = ";".join(filter(None, (dependencies, asked.get(given.PREFIX_PATH, ""))))
         # With a CUDA toolkit on the host, the store would link it whatever USE_CUDA says
-        # (mooncake-store/src/CMakeLists.txt@3b5a594): such a mooncake_master starts nowhere else (issue 3314 of Mooncake).
+        # (mooncake-store/src/CMakeLists.txt@3b5a594): such a master
+        # starts nowhere else (issue 3314 of Mooncake).
         no_cuda = [] if given.on(asked, "USE_CUDA") else ["-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"]
         configure = [
             *("cmake", "-S", self._source(), "-B", self.build, "-G", plan.generator),

@@ -313,7 +313,7 @@ def test_shm_is_not_made_smaller_than_what_lies_in_it(host):
 
 
 def test_run_that_was_broken_off_can_be_taken_back(host, monkeypatch):
-    monkeypatch.setattr(Kernel, "run", lambda self, argv: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(Kernel, "run", lambda self, argv: (nothing for nothing in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         host.tune(sysctl={"vm.swappiness": 0}, shm_size="16G")
     assert host.text(SWAP).strip() == "0"

@@ -44,7 +44,7 @@ def test_check_mode_tells_what_a_run_does(run_module: RunModule, root: Path) -> 
     done = run_module(host_tuning, sysctl={"vm.swappiness": 0})
     assert told == done
     assert done["changed"]
-    assert done["values"] == [{"name": "vm.swappiness", "before": "60", "wanted": "0", "after": "0"}]
+    assert done["settings"] == [{"name": "vm.swappiness", "before": "60", "wanted": "0", "after": "0"}]
     assert done["files"] == ["/etc/sysctl.d/95-mooncake-pd.conf"]
     assert done["limits_changed"] is False
     assert not run_module(host_tuning, sysctl={"vm.swappiness": 0})["changed"]
