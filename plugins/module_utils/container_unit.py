@@ -24,6 +24,7 @@ LABEL = "mooncake-pd.unit"
 _OF_THE_PROGRAM = frozenset({"User", "Group", "SupplementaryGroups", "NoNewPrivileges", "WorkingDirectory"})
 # setrlimit names of `--ulimit`; systemd.exec(5) has them as LimitNOFILE and so on
 _LIMITS = frozenset({"core", "data", "fsize", "locks", "memlock", "msgqueue", "nofile", "nproc", "rss", "stack"})
+_YES = ("yes", "true", "on", "1")  # systemd.syntax(7)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 # The runtime stops the container a little before systemd would kill the runtime.
 _MARGIN = 5
@@ -78,6 +79,8 @@ def _options(unit: Mapping[str, Any], container: Mapping[str, Any], service: Map
     words += ["--network=host", "--pid=host"]
     # an engine has thousands of threads; an image may name another signal; mounts are those of the host
     words += ["--pids-limit=-1", "--stop-signal=SIGTERM", "--security-opt=label=disable"]
+    if str(service.get("NoNewPrivileges") or "").lower() in _YES:
+        words.append("--security-opt=no-new-privileges")
     words += [f"--shm-size={container['shm_size']}"] if container.get("shm_size") else ["--ipc=host"]
     words += [f"--ulimit={limit}" for limit in _ulimits(service)]
     if container.get("user"):

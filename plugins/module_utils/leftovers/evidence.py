@@ -91,10 +91,10 @@ class Look:
         for part in (self._open, self._maps, self._space):
             try:
                 part(pid)
-            except PermissionError:
-                self.hidden.append(pid)
+            except (FileNotFoundError, ProcessLookupError):  # it has ended
                 return
-            except OSError:  # it has ended
+            except OSError:
+                self.hidden.append(pid)
                 return
 
     def _read(self, path: str) -> bytes:
@@ -129,6 +129,10 @@ class Look:
                     self.sockets.setdefault(target[8:-1], set()).add(pid)
             except FileNotFoundError:  # closed meanwhile
                 continue
+            except (PermissionError, ProcessLookupError):
+                raise
+            except OSError:  # of a file system that does not answer; the other files can be seen all the same
+                self.hidden.append(pid)
 
     def _places(self, pid: int) -> tuple[str, ...]:
         return f"{self.proc}/{pid}/cwd", f"{self.proc}/{pid}/root", f"{self.proc}/{pid}/exe"

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import socket
 import urllib.error
@@ -129,8 +130,18 @@ def store(server: str) -> Http | Etcd:
     raise MetadataError(f"{server!r} is neither http://HOST:PORT/metadata nor etcd://HOST:PORT")
 
 
+def _means_whoever_asks(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
+    return address.is_loopback or address.is_unspecified
+
+
 def proof(host: str, port: int) -> tuple[str, str]:
     """Only a host that lives and refuses the connection proves that its client is dead."""
+    if _means_whoever_asks(host):
+        return UNKNOWN, f"{host}:{port} is another host's own address as well as this one's"
     try:
         socket.create_connection((host, port), timeout=_SECONDS).close()
     except ConnectionRefusedError:

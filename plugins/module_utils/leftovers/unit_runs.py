@@ -67,7 +67,8 @@ def _run(name: str, block: str) -> Run:
         values.get("SubState", "dead"),
         values.get("InvocationID", ""),
         values.get("FragmentPath", ""),
-        next((times[key] for key in _BEGINS if times[key]), None),
+        # The earlier: what tells systemd its main process later (conmon of podman) has run for a while then.
+        min((moment for moment in (times[key] for key in _BEGINS) if moment), default=None),
     )
     # the end of a main process counts only when the rest has ended with it
     ends = [times[key] for key in (*_ENDS, *((_MAIN_END,) if run.idle else ()))]

@@ -29,6 +29,7 @@ def pack(tree: str, manifest: Mapping[str, Any], path: str) -> None:
         with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
             _write(tree, manifest, packed)
         raw.flush()
+        os.fchmod(raw.fileno(), 0o644)  # it is fetched by who logs in
         os.fsync(raw.fileno())
     os.replace(temporary, path)
 

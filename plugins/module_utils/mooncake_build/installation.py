@@ -59,7 +59,7 @@ class Installation:
         self.manifest = self._read_manifest()
         self._own = {entry["path"] for entry in self.manifest["files"]} if self.manifest else set()
         with suppress(OSError, ValueError), open(self._at(_PENDING), encoding="utf-8") as source:
-            self._own |= {path for path in json.load(source) if isinstance(path, str)}
+            self._own |= {path for path in json.load(source) if isinstance(path, str) and manifests.inside(path)}
 
     def _at(self, path: str) -> str:
         return os.path.join(self.root, path)
@@ -176,9 +176,13 @@ class Installation:
     def _write(self, path: str, text: str) -> None:
         self._make_folder(os.path.dirname(path))
         temporary = self._at(f"{path}.tmp")
-        with open(temporary, "w", encoding="utf-8") as target:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        # the folder may belong to somebody else, who could have put a link there
+        number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with open(number, "w", encoding="utf-8") as target:
+            os.fchmod(number, 0o644)
             target.write(text)
-        os.chmod(temporary, 0o644)
         self.owner.give(temporary)
         os.replace(temporary, self._at(path))
         self._relabel(self._at(path))

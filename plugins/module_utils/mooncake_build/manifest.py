@@ -60,14 +60,14 @@ def parse(content: str, where: str) -> dict[str, Any]:
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:
-    if not _inside(entry["path"]):
+    if not inside(entry["path"]):
         return False
     if "target" in entry:
-        return _inside(os.path.join(os.path.dirname(entry["path"]), entry["target"]))
+        return inside(os.path.join(os.path.dirname(entry["path"]), entry["target"]))
     return entry["mode"] in MODES and bool(_SHA256.match(entry["sha256"]))
 
 
-def _inside(path: str) -> bool:
+def inside(path: str) -> bool:
     normal = os.path.normpath(path)
     return bool(path) and not os.path.isabs(path) and normal not in ("..", ".") and not normal.startswith("../")
 

@@ -42,7 +42,8 @@ def size(given: str) -> str:
 def bytes_of(text: str, memory: int, page: int) -> int:
     """What the kernel makes of it: whole pages."""
     if text.endswith("%"):
-        return memory // page * int(text[:-1]) // 100 * page
+        # mm/shmem.c of Linux, shmem_parse_one: a hundredth of the bytes, rounded up to pages
+        return -(-(memory // page * page * int(text[:-1]) // 100) // page) * page
     unit = text[-1] if text[-1] in _SIZES else ""
     wanted = int(text[: len(text) - len(unit)]) * _SIZES[unit]
     return -(-wanted // page) * page

@@ -43,7 +43,7 @@ class Tree:
         try:
             with open(self.at(path), encoding="utf-8", errors="surrogateescape", newline="") as source:
                 return source.read(_LIMIT)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
             return None
 
     def refusal(self, path: str) -> Optional[str]:

@@ -106,8 +106,10 @@ class Tuning:
 
     def _limits(self, params: Mapping[str, Any], problems: list[str]) -> list[Mapping[str, str]]:
         limits: list[Mapping[str, str]] = params["limits"]
-        nr_open = params["sysctl"].get("fs.nr_open") or (self.tree.read("/proc/sys/fs/nr_open") or "").strip()
-        found = login_limits.problems(limits, int(nr_open) if str(nr_open).isdigit() else None)
+        # what it will be, and not what was asked: a value may be withheld, or already higher
+        planned = [step.target for step in self.steps if step.wish.name == "fs.nr_open"]
+        nr_open = planned[0] if planned else (self.tree.read("/proc/sys/fs/nr_open") or "").strip()
+        found = login_limits.problems(limits, int(nr_open) if nr_open.isdigit() else None)
         problems += found
         if not limits or found:
             return []

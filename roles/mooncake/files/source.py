@@ -108,18 +108,21 @@ def look_at_archive(tree: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     path = tree["from"]
     try:
         with tarfile.open(path) as archive:
-            names = [name[2:] if name.startswith("./") else name for name in archive.getnames()]
+            given = archive.getnames()
     except (tarfile.TarError, OSError, EOFError) as error:
         return {}, [f"{path} is no archive that tar reads: {error}"]
+    names = [name[2:] if name.startswith("./") else name for name in given]
     tops = {name.split("/")[0] for name in names if name not in ("", ".")}
     # one folder around everything, as archives of a release have
-    strip = 1 if len(tops) == 1 else 0
-    inner = [name.partition("/")[2] for name in names] if strip else names
+    around = len(tops) == 1
+    inner = [name.partition("/")[2] for name in names] if around else names
+    # tar counts the dot as a part of a name
+    strip = around and 1 + any(name.startswith("./") for name in given)
     total = hashlib.sha256()
     with open(path, "rb") as source:
         for block in iter(lambda: source.read(1 << 20), b""):
             total.update(block)
-    return {"digest": total.hexdigest(), "strip": strip, "archive": path}, missing(
+    return {"digest": total.hexdigest(), "strip": int(strip), "archive": path}, missing(
         tree["name"], path, tree["needs"], inner
     )
 

@@ -116,6 +116,7 @@ def test_user_and_rights_are_for_the_program_only() -> None:
     text = rendered()
     for key in ("User", "Group", "SupplementaryGroups", "NoNewPrivileges"):
         assert value(text, key) == []
+    assert "--security-opt=no-new-privileges" in command(text)
     assert not [word for word in command(text) if word.startswith(("--user", "--group-add"))]
     words = command(rendered(user="1000:1000"))
     assert {"--user=1000:1000", "--group-add=HwHiAiUser", "--group-add=video"} <= set(words)

@@ -154,6 +154,23 @@ def test_a_process_that_may_not_be_looked_into(proc: Proc, monkeypatch: pytest.M
     assert found.unknown == [("processes", "1 processes may not be looked into, pid 41 for one: run as root.")]
 
 
+def test_a_file_system_that_does_not_answer_hides_what_a_process_has_open(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc.add(41, "x", 1)
+    (proc.root / "41/fd").mkdir(exist_ok=True)
+    (proc.root / "41/fd/7").symlink_to("/mnt/stale/file")
+    stat = os.stat
+
+    def stale(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(path).endswith("41/fd/7"):
+            raise OSError(errno.ESTALE, "Stale file handle", path)
+        return stat(path, *rest, **more)
+
+    monkeypatch.setattr(os, "stat", stale)
+    assert "pid 41" in evidence.Look([], proc=str(proc.root)).run().unknown[0][1]
+
+
 def test_processes_that_are_hidden(proc: Proc) -> None:
     for path in (proc.root / "1" / "stat", proc.root / "1" / "status"):
         path.unlink()

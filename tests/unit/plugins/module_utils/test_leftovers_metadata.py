@@ -78,6 +78,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
+def loopback_is_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "_means_whoever_asks", lambda _host: False)
+
+
+@pytest.fixture
 def server() -> Iterator[Server]:
     with Server() as own:
         yield own
@@ -104,6 +109,7 @@ def test_keys() -> None:
     assert metadata.keys("cpu/a", "c1/") == ("mooncake/c1/rpc_meta/cpu/a", "mooncake/c1/cpu/a")
 
 
+@pytest.mark.usefixtures("loopback_is_another_host")
 @both
 def test_a_dead_client_goes_with_its_segment(server: Server, kind: str, dead_port: int) -> None:
     server.keys = {META: stored(dead_port), RAM: "{}", "mooncake/ram/other": "{}"}
@@ -114,6 +120,7 @@ def test_a_dead_client_goes_with_its_segment(server: Server, kind: str, dead_por
     assert states(server, kind) == []
 
 
+@pytest.mark.usefixtures("loopback_is_another_host")
 @both
 def test_a_live_client_stays(server: Server, kind: str) -> None:
     with socket.socket() as own:
@@ -155,6 +162,7 @@ def test_a_segment_without_an_address(server: Server, kind: str) -> None:
     assert states(server, kind) == [(RAM, "unknown")]
 
 
+@pytest.mark.usefixtures("loopback_is_another_host")
 def test_a_client_that_came_back_meanwhile_stays(server: Server, dead_port: int) -> None:
     server.keys = {META: stored(dead_port)}
     server.revisions = {META: 8}
@@ -167,6 +175,13 @@ def test_a_client_that_came_back_meanwhile_stays(server: Server, dead_port: int)
 
     assert [one.state for one in metadata.sweep(server.url("http"), [NAME], "", False, returns)] == ["kept"]
     assert server.keys
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "0.0.0.0", "127.3.2.1"])
+def test_an_address_that_every_host_has_proves_nothing(host: str, dead_port: int) -> None:
+    state, why = metadata.proof(host, dead_port)
+    assert state == metadata.UNKNOWN
+    assert "another host's own address" in why
 
 
 def test_a_server_that_is_not_there(dead_port: int) -> None:

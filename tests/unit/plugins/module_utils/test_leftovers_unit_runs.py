@@ -60,6 +60,13 @@ def test_times(text: str, moment: float | None) -> None:
             12,
             9,
         ),
+        # conmon tells systemd that it is the main process when the container runs
+        (
+            {"ActiveState": "active", "ExecMainStartTimestamp": at(14), "InactiveExitTimestamp": at(11)},
+            False,
+            11,
+            None,
+        ),
         # starts itself again: systemd 252 writes both, later ones only the time it left
         (
             {"ActiveState": "activating", "SubState": "auto-restart", "ExecMainExitTimestamp": at(9)},

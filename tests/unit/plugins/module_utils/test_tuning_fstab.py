@@ -79,6 +79,10 @@ def test_what_is_no_size(given_):
         fstab.size(given_)
 
 
+def test_a_share_is_rounded_up_to_pages() -> None:
+    assert fstab.bytes_of("50%", 1001 * 4096, 4096) == 501 * 4096
+
+
 @pytest.mark.parametrize(
     ("option", "bytes_"), [("1G", 1 << 30), ("5000", 8192), ("50%", 500 * 4096), ("33%", 330 * 4096)]
 )

@@ -312,6 +312,12 @@ def test_shm_is_not_made_smaller_than_what_lies_in_it(host):
     assert "more than the memory" in problem
 
 
+def test_logins_are_not_locked_out_by_a_limit_that_is_only_wished_for(host):
+    limits = [{"domain": "*", "type": "-", "item": "nofile", "value": "unlimited"}]
+    with pytest.raises(Refused, match="cannot log in"):
+        host.tuning(sysctl={"fs.nr_open": {"at_least": 2000000}}, limits=limits)
+
+
 def test_run_that_was_broken_off_can_be_taken_back(host, monkeypatch):
     monkeypatch.setattr(Kernel, "run", lambda self, argv: (nothing for nothing in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.mooncake.pd.plugins.module_utils.mooncake_build import archive, manifest
+from ansible_collections.mooncake.pd.plugins.module_utils.mooncake_build import archive, installation, manifest
 from ansible_collections.mooncake.pd.plugins.module_utils.mooncake_build.source_tree import file_hash
 from ansible_collections.mooncake.pd.plugins.modules import mooncake_install
 
@@ -136,6 +137,28 @@ def test_foreign_files_are_named_and_stay(bench: Bench, run_module: RunModule) -
     )
     assert (bench.prefix / "bin/mooncake_master").read_text() == "mine"
     assert run_module(mooncake_install, path=str(bench.prefix), state="absent")["changed"] is False
+
+
+def test_a_note_of_what_was_begun_cannot_name_files_elsewhere(bench: Bench, run_module: RunModule) -> None:
+    params = bench.archive("1", FILES)
+    run_module(mooncake_install, **params)
+    precious = bench.root / "precious"
+    precious.write_text("mine")
+    note = bench.prefix / installation._PENDING
+    note.write_text(json.dumps(["../precious", str(precious), "bin/mooncake_master"]))
+    assert run_module(mooncake_install, path=str(bench.prefix), state="absent")["changed"] is True
+    assert precious.read_text() == "mine"
+    assert not (bench.prefix / "bin/mooncake_master").exists()
+
+
+def test_files_of_the_module_are_not_written_through_links(bench: Bench, run_module: RunModule) -> None:
+    precious = bench.root / "precious"
+    precious.write_text("mine")
+    place = bench.prefix / f"{manifest.PATH}.tmp"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(precious)
+    run_module(mooncake_install, **bench.archive("1", FILES))
+    assert precious.read_text() == "mine"
 
 
 def test_a_manifest_that_is_none_is_named(bench: Bench, run_module: RunModule) -> None:
