@@ -224,12 +224,14 @@ def begun(bench: Bench, generator: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-m", mooncake_build.__name__, str(bench.root / "arguments.json")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ,
+        # ansible-test finds collections by a hook that only its own process has
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(Path(mooncake_build.__file__).parents[5]), *sys.path))},
     )
     until = time.monotonic() + 20
     # yalantinglibs is built first
     while time.monotonic() < until and not (bench.root / "building").exists():
         time.sleep(0.02)
+    assert (bench.root / "building").exists(), process.poll()
     return process
 
 
