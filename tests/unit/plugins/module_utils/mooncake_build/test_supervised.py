@@ -18,6 +18,11 @@ from ansible_collections.mooncake.pd.plugins.module_utils.mooncake_build import 
 
 # what make does: a shell that starts a process of a group of its own, and goes on after it
 WORKER = "echo begun; setsid -w true; (sleep 30; touch later) & sleep 30; touch later"
+# ansible-test finds collections by a hook that only its own process has
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join((str(Path(supervised.__file__).parents[6]), *sys.path)),
+}
 PARENT = """
 import sys
 from ansible_collections.mooncake.pd.plugins.module_utils.mooncake_build import supervised
@@ -67,7 +72,7 @@ def test_what_is_left_in_the_background_ends_with_the_command(tmp_path: Path) ->
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_all_of_it_ends_when_who_started_it_is_killed(tmp_path: Path, number: int) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, WORKER, str(tmp_path)], env=os.environ)
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, WORKER, str(tmp_path)], env=ENVIRONMENT)
     assert soon(lambda: (tmp_path / "log").is_file() and (tmp_path / "log").read_text() == "begun\n")
     assert soon(lambda: len(running(tmp_path)) >= 3)
     parent.send_signal(number)
