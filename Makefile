@@ -13,6 +13,7 @@ TORCH_INDEX ?=
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 LAB := tests/hosts/lab
+SCENARIOS := default build host cleanup container preflight_faults ascend_2p1d ascend_2p1d_external
 TARGET_SIDE := tests/unit/plugins/modules/ tests/unit/plugins/module_utils/
 step = @printf '\n=== %(%H:%M:%S)T  %s\n' -1 "$(strip $(1))"
 
@@ -82,22 +83,10 @@ twin-environment: setup-dev ## installations of the NPU twin for the test hosts
 	@tests/tools/twin.sh
 
 molecule: setup-dev sandbox-environment twin-environment ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
-	$(call step,molecule default)
-	tests/tools/molecule.sh test --scenario-name default
-	$(call step,molecule build)
-	tests/tools/molecule.sh test --scenario-name build
-	$(call step,molecule host)
-	tests/tools/molecule.sh test --scenario-name host
-	$(call step,molecule cleanup)
-	tests/tools/molecule.sh test --scenario-name cleanup
-	$(call step,molecule container)
-	tests/tools/molecule.sh test --scenario-name container
-	$(call step,molecule preflight_faults)
-	tests/tools/molecule.sh test --scenario-name preflight_faults
-	$(call step,molecule ascend_2p1d)
-	tests/tools/molecule.sh test --scenario-name ascend_2p1d
-	$(call step,molecule ascend_2p1d_external)
-	tests/tools/molecule.sh test --scenario-name ascend_2p1d_external
+	@for scenario in $(SCENARIOS); do \
+	    printf '\n=== %(%H:%M:%S)T  molecule %s\n' -1 "$$scenario"; \
+	    tests/tools/molecule.sh test --scenario-name "$$scenario"; \
+	done
 
 integration: setup-dev test-packages sandbox-environment ## faults and operation with real parts, through ansible-runner
 	$(call step,integration)
