@@ -48,7 +48,7 @@ setup-dev:
 	@tests/tools/setup.sh requirements-dev.txt
 
 test-packages:
-	@tests/tools/packages.sh shellcheck haproxy
+	@tests/tools/packages.sh shellcheck haproxy g++
 
 lint: setup-dev test-packages ## ansible-lint, yamllint, ruff, mypy, shellcheck, changelog
 	$(call step,lint)
@@ -82,7 +82,7 @@ oldest-core: ## unit tests, inventories and playbooks with the oldest ansible-co
 twin-environment: setup-dev ## installations of the NPU twin for the test hosts
 	@tests/tools/twin.sh
 
-molecule: setup-dev sandbox-environment twin-environment ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
+molecule: setup-dev test-packages sandbox-environment twin-environment ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
 	@for scenario in $(SCENARIOS); do \
 	    printf '\n=== %(%H:%M:%S)T  molecule %s\n' -1 "$$scenario"; \
 	    tests/tools/molecule.sh test --scenario-name "$$scenario"; \
