@@ -240,6 +240,8 @@ def test_the_environment_passes_the_probes(home: Home) -> None:
     questions = {
         "engine": {"mode": "installed", "path": str(its), "packages": {"vllm": "0.11.0", "vllm-ascend": "0.11.0"}},
         "mooncake": {
+            "mode": "installed",
+            "installed_version": "",
             "path": str(its),
             "version": "0.3.7.post2",
             "packages": ["mooncake-transfer-engine-npu"],
@@ -251,7 +253,7 @@ def test_the_environment_passes_the_probes(home: Home) -> None:
         text = json.dumps(question)
         done = subprocess.run(["/usr/bin/python3", str(probe)], input=text, capture_output=True, text=True, check=True)
         found = json.loads(done.stdout)
-        assert not any(found.get(key) for key in ("problems", "wheel_problems", "proof_problems", "foreign")), found
+        assert not any(found.get(key) for key in ("problems", "version_problems", "proof_problems", "foreign")), found
 
 
 def test_the_environment_spares_a_foreign_folder(tmp_path: Path) -> None:
