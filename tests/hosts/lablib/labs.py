@@ -252,7 +252,8 @@ class Labs:
             pod("start", container, why=f"starting {host.name}")
             did.append(f"was {state}, started")
         if lab.network not in (there.get("Networks") or []):
-            pod("network", "connect", "--ip", host.address, lab.network, container)
+            mac = plan.hardware_address(host.address)
+            pod("network", "connect", "--ip", host.address, "--mac-address", mac, lab.network, container)
             did.append("was cut off, joined")
         self.wait_boot(lab.name, host.name, timeout)
         before = before or pod("exec", container, "cat", "/etc/hosts").stdout

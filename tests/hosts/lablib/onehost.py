@@ -12,7 +12,7 @@ import time
 
 from .labs import Labs
 from .machine import LabError
-from .plan import LABEL_HOST, network_name
+from .plan import LABEL_HOST, hardware_address, network_name
 
 
 class OneHost:
@@ -121,7 +121,10 @@ class OneHost:
             return
         words = self.machine.pod_json("inspect", self.container["Id"])[0]["Config"]["CreateCommand"]
         address = words[words.index("--ip") + 1]
-        self.machine.pod("network", "connect", "--ip", address, self.network, self.container["Id"])
+        mac = hardware_address(address)
+        self.machine.pod(
+            "network", "connect", "--ip", address, "--mac-address", mac, self.network, self.container["Id"]
+        )
         self.say(f"{self.host}: joined again, {address}")
 
 

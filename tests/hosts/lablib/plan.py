@@ -219,6 +219,11 @@ def network_args(lab: Lab) -> list[str]:
     ]
 
 
+def hardware_address(address: str) -> str:
+    """The same at every start: who remembers a host that was killed reaches it at once when it is back."""
+    return ":".join(f"{part:02x}" for part in (0x02, 0x4C, *map(int, address.split("."))))
+
+
 def host_args(lab: Lab, host: Host) -> list[str]:
     """What makes a host. Changing any of it means another host."""
     args = [
@@ -237,6 +242,8 @@ def host_args(lab: Lab, host: Host) -> list[str]:
         lab.network,
         "--ip",
         host.address,
+        "--mac-address",
+        hardware_address(host.address),
         "--no-hosts",
         "--dns=none",
         "--shm-size",

@@ -160,6 +160,7 @@ def test_host_is_not_privileged_and_mounts_are_read_only() -> None:
     assert "--privileged" not in args
     assert not any(word.startswith("--memory") for word in args)
     assert args[args.index("--ip") + 1] == "10.90.79.11"
+    assert args[args.index("--mac-address") + 1] == "02:4c:0a:5a:4f:0b"
     assert args[args.index("--volume") + 1] == "/opt/engine:/opt/engine:ro"
     assert [args[n + 1] for n, word in enumerate(args) if word == "--ulimit"] == ["nofile=1:1", "nproc=2:2"]
     assert args[-1] == "image"
