@@ -19,6 +19,8 @@ from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import START_
 
 HEADER = "# Managed by mooncake.pd: changes by hand are lost"
 UNIT_DIR = "/etc/systemd/system"
+PREVIOUS = ".previous"  # after the name of a unit: systemd loads no such file
+STARTS = ("started", "previous")
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./$-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
@@ -177,7 +179,11 @@ def render(
     for row in text.splitlines():
         if row.endswith("\\"):
             raise UnitFileError(f"the line {row!r} ends with a backslash, which systemd takes for a continuation")
-    return Rendered(name, text, hashlib.sha256(text.encode()).hexdigest())
+    return Rendered(name, text, digest(text))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_name(name: str) -> str:
@@ -198,5 +204,5 @@ def decide(state: str, on_change: str, running: bool, runs_digest: Optional[str]
     if state in ("stopped", "absent"):
         return STOP if running else NOTHING
     if running and runs_digest != planned:
-        return RESTART if state == "started" and on_change == "restart" else OUTDATED
-    return START if state == "started" and not running else NOTHING
+        return RESTART if state in STARTS and on_change == "restart" else OUTDATED
+    return START if state in STARTS and not running else NOTHING

@@ -21,9 +21,11 @@ description:
   - Each start and restart begins with C(systemctl reset-failed), so that earlier ones do not count for the limit of
     starts (C(StartLimitBurst)).
   - A unit file that this module did not write is never overwritten or removed.
+  - What a unit ran with is kept as C(/etc/systemd/system/NAME.previous) when another file takes its place, so that
+    O(state=previous) can put it back. One that never ran is not kept.
 options:
   units:
-    description: The services. For O(state=absent) the name is enough.
+    description: The services. For O(state=absent) and O(state=previous) the name is enough.
     type: list
     elements: dict
     required: true
@@ -119,9 +121,11 @@ options:
     description:
       - V(started) and V(stopped) write the units first.
       - V(present) writes and enables, and neither starts nor stops.
+      - V(previous) puts back the unit files that ran before the present ones, and starts them. Programs and data that
+        they name must still be there.
       - V(absent) stops, disables and removes.
     type: str
-    choices: [started, stopped, present, absent]
+    choices: [started, stopped, present, previous, absent]
     default: started
   on_change:
     description: For O(state=started), whether running units that run something else are restarted or only reported.
@@ -161,6 +165,13 @@ EXAMPLES = r"""
     on_change: keep
   register: written
 
+- name: Go back to what ran before
+  mooncake.pd.units:
+    units:
+      - name: mooncake-pd-p1.service
+    log_dir: /var/log/mooncake-pd
+    state: previous
+
 - name: Remove a process that left the plan
   mooncake.pd.units:
     units:
@@ -181,6 +192,9 @@ units:
     changed:
       description: Whether anything about this unit changed.
       type: bool
+    installed:
+      description: Whether its unit file was there before.
+      type: bool
     started:
       description: Whether it was started.
       type: bool
@@ -197,11 +211,12 @@ units:
       description: State of systemd after the module (in check mode, before it).
       type: str
     digest:
-      description: Digest of the planned unit file; empty for O(state=absent).
+      description: Digest of the unit file that is wanted; empty for O(state=absent).
       type: str
   sample:
     - name: mooncake-pd-p1.service
       changed: true
+      installed: false
       started: true
       restarted: false
       stopped: false
@@ -263,7 +278,7 @@ class Units:
             self.decisions[name] = unit_file.decide(
                 self.state,
                 self.module.params["on_change"],
-                self.found[name].running or (self.state != "started" and self.found[name].waits_for_restart),
+                self.found[name].running or (self.state not in unit_file.STARTS and self.found[name].waits_for_restart),
                 self._running_digest(name),
                 self.digests.get(name),
             )
@@ -289,6 +304,13 @@ class Units:
             )
         if self.state == "absent":
             self.after[name] = None
+            return
+        if self.state == "previous":
+            previous = read(path + unit_file.PREVIOUS)
+            if previous is None:
+                raise unit_file.UnitFileError(f"nothing ran before: there is no {path}{unit_file.PREVIOUS}")
+            self.after[name] = previous
+            self.digests[name] = unit_file.digest(previous)
             return
         given = (params["default_environment"] or {}, unit["environment"] or {}, params["environment"] or {})
         planned = {**unit, "environment": {**given[0], **given[1], **given[2]}}
@@ -322,6 +344,11 @@ class Units:
 
     # ---- what is to be done --------------------------------------------------------------------------------------
 
+    def _ran(self, name: str) -> bool:
+        """Whether the file that is there now is what the unit runs with."""
+        before = self.before[name]
+        return before is not None and unit_file.digest(before) == self._running_digest(name)
+
     @property
     def written(self) -> list[str]:
         return [name for name in self.names if self.before[name] != self.after[name]]
@@ -344,12 +371,19 @@ class Units:
     # ---- doing it ------------------------------------------------------------------------------------------------
 
     def act(self) -> None:
+        if self.state not in ("previous", "absent"):
+            # before the stop: what a unit runs with is told only while it runs
+            for name in self.written:
+                if self._ran(name):
+                    self._write(name + unit_file.PREVIOUS, self.before[name])
         self._systemctl("stop", self.decided(unit_file.STOP))
         if self.state == "absent":
             self._systemctl("disable", self.switched)
             self._systemctl("reset-failed", [name for name in self.names if self.found[name].ActiveState == "failed"])
+            for name in self.names:
+                self._write(name + unit_file.PREVIOUS, None)
         for name in self.written:
-            self._write(name)
+            self._write(name, self.after[name])
         if self.written or any(unit.NeedDaemonReload == "yes" for unit in self.found.values()):
             self._systemctl("daemon-reload")
         if self.state == "absent":
@@ -369,11 +403,11 @@ class Units:
         self.found = systemd.show(self.module.run_command, self.names)
         self._check_started([*start, *restart], [answer for answer in answers if answer])
 
-    def _write(self, name: str) -> None:
+    def _write(self, name: str, text: Optional[str]) -> None:
         path = os.path.join(UNIT_DIR, name)
-        text = self.after[name]
         if text is None:
-            os.unlink(path)
+            if os.path.lexists(path):
+                os.unlink(path)
             return
         handle, temporary = tempfile.mkstemp(dir=UNIT_DIR, prefix=".mooncake-pd-")
         with os.fdopen(handle, "w", encoding="utf-8") as target:
@@ -423,6 +457,7 @@ class Units:
                 {
                     "name": name,
                     "changed": acts or name in written or name in switched,
+                    "installed": self.before[name] is not None,
                     "started": decision == unit_file.START,
                     "restarted": decision == unit_file.RESTART,
                     "stopped": decision == unit_file.STOP,
@@ -476,7 +511,11 @@ def main() -> None:
             },
             "log_dir": {"type": "path"},
             "enabled": {"type": "bool", "default": True},
-            "state": {"type": "str", "choices": ["started", "stopped", "present", "absent"], "default": "started"},
+            "state": {
+                "type": "str",
+                "choices": ["started", "stopped", "present", "previous", "absent"],
+                "default": "started",
+            },
             "on_change": {"type": "str", "choices": ["restart", "keep"], "default": "restart"},
         },
         supports_check_mode=True,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.mooncake.pd.plugins.module_utils.mooncake_build.headers import HEADERS
 from ansible_collections.mooncake.pd.plugins.modules import mooncake_build, mooncake_build_info
 from ansible_collections.mooncake.pd.tests.unit.plugins.modules.mooncake_builder import Bench
 
@@ -122,4 +123,10 @@ def test_ninja_is_asked_for_where_make_would_do(bench: Bench, run_module: RunMod
 
 
 def test_no_source(bench: Bench, run_module: RunModule) -> None:
-    assert rules(look(bench, run_module, source=str(bench.root / "none"))) == ["source-missing"]
+    # without a tree all headers are wanted, and not every machine of developers has them
+    for path in (path for header in HEADERS for path in header.paths):
+        (bench.root / "include" / path).parent.mkdir(parents=True, exist_ok=True)
+        (bench.root / "include" / path).touch()
+    environment = {**bench.params["environment"], "CPATH": f"{bench.root}/include"}
+    build = look(bench, run_module, source=str(bench.root / "none"), environment=environment)
+    assert rules(build) == ["source-missing"]

@@ -275,6 +275,7 @@ def test_stopped_keeps_the_file(run_module: RunModule, systemd: Systemd) -> None
 
 
 def test_absent_needs_only_names(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan(port=8101))
     run_module(units, **plan())
     systemd.calls.clear()
     gone = {"units": [{"name": P1}, {"name": P2}], "state": "absent"}
@@ -284,6 +285,44 @@ def test_absent_needs_only_names(run_module: RunModule, systemd: Systemd) -> Non
     assert systemd.calls == [f"stop {P1} {P2}", f"disable {P1} {P2}", "daemon-reload"]
     assert list(systemd.units.iterdir()) == []
     assert not run_module(units, **gone)["changed"]
+
+
+def test_what_ran_before_can_be_put_back(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan(P1))
+    run_module(units, **plan(P1, port=8101))
+    systemd.calls.clear()
+    assert told(run_module(units, check=True, units=[{"name": P1}], state="previous"), "restarted") == [P1]
+    assert systemd.calls == []
+    answer = run_module(units, units=[{"name": P1}], state="previous")
+    assert told(answer, "restarted") == [P1]
+    assert "--port 8100" in (systemd.units / P1).read_text()
+    assert not run_module(units, units=[{"name": P1}], state="previous")["changed"]
+
+
+def test_what_never_ran_is_not_what_ran_before(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan(P1))
+    systemd.crash.add(P1)
+    assert run_module(units, **plan(P1, port=8101))["failed"]
+    systemd(["systemctl", "stop", "--", P1])
+    assert run_module(units, **plan(P1, port=8102))["failed"]
+    systemd.crash.clear()
+    assert told(run_module(units, units=[{"name": P1}], state="previous"), "started") == [P1]
+    assert "--port 8100" in (systemd.units / P1).read_text()
+
+
+def test_a_stop_with_other_settings_keeps_what_ran(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan(P1))
+    run_module(units, state="stopped", **plan(P1, port=8101))
+    run_module(units, units=[{"name": P1}], state="previous")
+    assert "--port 8100" in (systemd.units / P1).read_text()
+
+
+def test_without_anything_before_nothing_is_changed(run_module: RunModule, systemd: Systemd) -> None:
+    run_module(units, **plan(P1))
+    systemd.calls.clear()
+    answer = run_module(units, units=[{"name": P1}], state="previous")
+    assert "nothing ran before" in answer["msg"]
+    assert systemd.calls == []
 
 
 def test_not_enabled(run_module: RunModule, systemd: Systemd) -> None:
