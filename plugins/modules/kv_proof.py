@@ -162,41 +162,34 @@ curl:
   sample: curl http://10.0.0.10:8000/v1/completions ...
 """
 
-import http.client
 import json
 import secrets
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional
-from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
 
-from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import (
-    EXTERNAL,
-    delta,
-    judge_transfer,
-    prompt_tokens_by_source,
+from ansible_collections.mooncake.pd.plugins.module_utils.pd_instances import INSTANCE_OPTIONS
+from ansible_collections.mooncake.pd.plugins.module_utils.vllm_api import (
+    BROKEN,
+    COMPLETIONS,
+    METRICS_LAG_SECONDS,
+    PROMPT,
+    ApiError,
+    Client,
+    Completion,
+    check_text,
+    reason,
 )
+from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import EXTERNAL, delta, judge_transfer
 
-PROMPT = "the quick brown fox jumps over the lazy dog and runs into the deep forest"
-# The counters follow an answer with the engine's next step, so they may be looked at too early.
-METRICS_LAG_SECONDS = 10.0
 # Requests, and readings of /metrics, at the same time. The proof is no load test, and each takes a thread and a
 # connection; up to 16 APIs of a kind are reached through two proxies that look for the least load each by themselves.
 AT_ONCE = 32
-# What a connection, a status line and a body can fail with; HTTPError is one of them.
-BROKEN = (OSError, http.client.HTTPException)
-
-
-def reason(error: Exception) -> str:
-    return str(error).strip() or type(error).__name__
-
-
-class ProofError(Exception):
-    """The proof cannot go on; the text says why."""
+# The proof cannot go on; the text says why.
+ProofError = ApiError
 
 
 class Service:
@@ -205,73 +198,25 @@ class Service:
     def __init__(self, params: Dict[str, Any]) -> None:
         self.url: str = params["url"].rstrip("/")
         self.model: str = params["model"]
-        self.timeout: int = params["timeout"]
-        self.validate_certs: bool = params["validate_certs"]
+        self.client = Client(params["timeout"], params["validate_certs"])
         self.api_key: Optional[str] = params["api_key"]
-
-    def open(self, base: str, path: str, body: Optional[Dict[str, Any]] = None) -> Any:
-        headers = {"Content-Type": "application/json"}
-        if self.api_key and base == self.url:
-            headers["Authorization"] = "Bearer " + self.api_key  # the router's, no business of the instances
-        # proxies are for the way out, the service is inside
-        return open_url(
-            base + path,
-            data=json.dumps(body) if body is not None else None,
-            headers=headers,
-            unredirected_headers=["Authorization"],
-            method="POST" if body is not None else "GET",
-            timeout=self.timeout,
-            use_proxy=False,
-            validate_certs=self.validate_certs,
-            http_agent="mooncake.pd",
-        )
 
     def completion(self, base: str, prompt: str, max_tokens: int, stream: bool = False) -> Any:
         body = {"model": self.model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": stream}
-        try:
-            return self.open(base, "/v1/completions", body)
-        except HTTPError as error:
-            try:
-                text = error.read(500).decode(errors="replace") or "with an empty body"
-            except BROKEN as broken:
-                text = f"and broke off ({reason(broken)})"
-            raise ProofError(f"{base}/v1/completions answered {error.code}: {text}") from error
-        except BROKEN as error:
-            raise ProofError(
-                f"{base}/v1/completions did not answer within {self.timeout} s: {reason(error)}"
-            ) from error
+        # the router's, no business of the instances
+        headers = {"Authorization": "Bearer " + self.api_key} if self.api_key and base == self.url else {}
+        return (self.client.begin if stream else self.client.complete)(base, body, headers)
 
-    def ask(self, base: str, prompt: str, max_tokens: int) -> Dict[str, Any]:
-        """Answer, checked for substance: {text, prompt_tokens}."""
-        try:
-            raw = self.completion(base, prompt, max_tokens).read()
-        except BROKEN as error:
-            raise ProofError(f"{base}/v1/completions broke off its answer: {reason(error)}") from error
-        try:
-            data = json.loads(raw)
-            text = data["choices"][0]["text"]
-            prompt_tokens = int(data["usage"]["prompt_tokens"])
-        except (ValueError, KeyError, IndexError, TypeError) as error:
-            shown = raw[:300].decode(errors="replace") if raw else "an empty body"
-            raise ProofError(f"{base}/v1/completions answered 200, but with {shown} instead of a completion") from error
-        if not text:
-            raise ProofError(f"{base}/v1/completions answered 200 with an empty text")
-        return {"text": text, "prompt_tokens": prompt_tokens}
+    def ask(self, base: str, prompt: str, max_tokens: int) -> Completion:
+        """Answer, checked for substance."""
+        completion: Completion = self.completion(base, prompt, max_tokens)
+        return check_text(base, completion)
 
     def sources_of(self, instance: Dict[str, Any], base: str) -> Dict[str, float]:
         try:
-            text = self.open(base, "/metrics").read().decode(errors="replace")
-        except BROKEN as error:
-            raise ProofError(
-                f"{instance['kind']} {instance['name']}: {base}/metrics cannot be read: {reason(error)}"
-            ) from error
-        counts = prompt_tokens_by_source(text)
-        if counts is None and instance["kind"] == "decode":
-            raise ProofError(
-                f"decode {instance['name']}: {base}/metrics does not tell where prompt tokens came from, "
-                "so nothing is proven; is --disable-log-stats set?"
-            )
-        return counts or {}
+            return self.client.sources(base, required=instance["kind"] == "decode")
+        except ApiError as error:
+            raise ProofError(f"{instance['kind']} {instance['name']}: {error}") from error
 
     def sources(self, instances: List[Dict[str, Any]]) -> Dict[str, Dict[str, float]]:
         """Prompt tokens of each instance by source. Of several errors that of the first instance is raised."""
@@ -285,7 +230,7 @@ class Service:
         return found
 
 
-def ask_at_once(service: Service, prompts: List[str], max_tokens: int) -> List[Dict[str, Any]]:
+def ask_at_once(service: Service, prompts: List[str], max_tokens: int) -> List[Completion]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(lambda prompt: service.ask(service.url, prompt, max_tokens), prompts))
 
@@ -308,8 +253,8 @@ def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, A
         prompts = [f"{nonce}-{number} {params['prompt']}" for number in range(first, first + count)]
         answers = ask_at_once(service, prompts, params["max_tokens"])
         prompt, answer = prompts[-1], answers[-1]
-        result.update(question=prompt, answer=answer["text"], requests=result["requests"] + count)
-        result["prompt_tokens"] += sum(item["prompt_tokens"] for item in answers)
+        result.update(question=prompt, answer=answer.text, requests=result["requests"] + count)
+        result["prompt_tokens"] += sum(item.prompt_tokens for item in answers)
         deadline = time.monotonic() + METRICS_LAG_SECONDS
         while True:
             counts = {name: delta(before[name], after) for name, after in service.sources(instances).items()}
@@ -334,11 +279,11 @@ def prove_transfer(service: Service, params: Dict[str, Any], result: Dict[str, A
         )
     if params["compare"] and not problems:
         prefill = next(i for i in instances if i["kind"] == "prefill")
-        alone = service.ask(prefill["api_urls"][0], prompt, params["max_tokens"])["text"]
-        result["matches_prefill"] = alone == answer["text"]
+        alone = service.ask(prefill["api_urls"][0], prompt, params["max_tokens"]).text
+        result["matches_prefill"] = alone == answer.text
         if not result["matches_prefill"]:
             problems.append(
-                f"prefill {prefill['name']} alone answers {alone!r}, the router {answer['text']!r}: "
+                f"prefill {prefill['name']} alone answers {alone!r}, the router {answer.text!r}: "
                 "decode worked on other KV, or the two hold different weights"
             )
     return problems
@@ -350,20 +295,20 @@ def prove_cancel(service: Service, params: Dict[str, Any], result: Dict[str, Any
     try:
         begun = stream.read(1)
     except BROKEN as error:
-        return [f"{service.url}/v1/completions does not stream: {reason(error)}"]
+        return [f"{service.url}{COMPLETIONS} does not stream: {reason(error)}"]
     finally:
         stream.close()
     if not begun:
-        return [f"{service.url}/v1/completions does not stream: the answer was 200 and empty"]
+        return [f"{service.url}{COMPLETIONS} does not stream: the answer was 200 and empty"]
     started = time.monotonic()
-    service.timeout = params["abort_timeout"]
+    service.client.timeout = params["abort_timeout"]
     try:
         answer = service.ask(service.url, result["question"], params["max_tokens"])
     except ProofError as error:
         return [f"after an abandoned request the same path is blocked: {error}"]
     result["recovered_seconds"] = round(time.monotonic() - started, 3)
-    if params["compare"] and answer["text"] != result["answer"]:
-        return [f"after an abandoned request the same question is answered differently: {answer['text']!r}"]
+    if params["compare"] and answer.text != result["answer"]:
+        return [f"after an abandoned request the same question is answered differently: {answer.text!r}"]
     return []
 
 
@@ -374,19 +319,7 @@ def main() -> None:
             "model": {"type": "str", "required": True},
             "api_key": {"type": "str", "no_log": True},
             "validate_certs": {"type": "bool", "default": True},
-            "instances": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "kind": {"type": "str", "choices": ["prefill", "decode"], "required": True},
-                    "hosts": {"type": "list", "elements": "str"},
-                    "api_urls": {"type": "list", "elements": "str", "required": True},
-                    "bootstrap_urls": {"type": "list", "elements": "str"},
-                    "shape": {"type": "dict"},
-                },
-            },
+            "instances": INSTANCE_OPTIONS,
             "prompt": {"type": "str", "default": PROMPT},
             # the number of tokens to generate, no secret
             "max_tokens": {"type": "int", "default": 16, "no_log": False},
@@ -399,7 +332,7 @@ def main() -> None:
     params: Dict[str, Any] = module.params
     service = Service(params)
     body = json.dumps({"model": params["model"], "prompt": params["prompt"], "max_tokens": params["max_tokens"]})
-    curl = ["curl", service.url + "/v1/completions", "-H", "Content-Type: application/json", "-d", body]
+    curl = ["curl", service.url + COMPLETIONS, "-H", "Content-Type: application/json", "-d", body]
     if params["api_key"]:
         curl[2:2] = ["-H", "Authorization: Bearer <key>"]
     result: Dict[str, Any] = {"changed": False, "curl": " ".join(shlex.quote(word) for word in curl)}

@@ -9,6 +9,7 @@ import os
 import pwd
 import subprocess
 import threading
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,7 +161,8 @@ def test_a_tool_that_hangs_costs_its_time_once(host: NpuHost, look: Look) -> Non
     begun = time.monotonic()
     npu = look(timeout=1.0)
     assert time.monotonic() - begun < 15  # others may be at work beside us
-    assert reasons(npu)["chips"].startswith("npu-smi info gave no answer in 1.")
+    # what finding the tool took is taken off
+    assert re.match(r"npu-smi info gave no answer in (0\.[5-9]|1\.\d) s", reasons(npu)["chips"])
     assert of_this_host(str(host.bin)) == []
 
 
