@@ -1,0 +1,174 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the plan and what runs to the waves of a roll, or to all reasons not to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.classes import REFUSE, TOGETHER
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.coherence import Coherence, coherence
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.refusals import Refusal, joined, report
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.settings import Settings, read_settings
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.state import Running, Seen, check_known, look
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.waves import (
+    DOWNTIME,
+    Course,
+    Wave,
+    at_once,
+    in_halves,
+    one_by_one,
+)
+
+_SHOWN = 8  # changes that a refusal names
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was found out about the cluster."""
+
+    running: Running
+    health: Sequence[Mapping[str, Any]]
+    out: frozenset[str]
+    left_out: frozenset[str]
+    passport: Mapping[str, Any] | None = None
+    against: str | None = None  # where the passport lies
+
+
+@dataclass(frozen=True)
+class Roll:
+    waves: tuple[Wave, ...]
+    refusals: tuple[Refusal, ...]
+    coherence: Coherence
+    notes: tuple[str, ...]
+    summary: str
+
+
+def plan_roll(instances: Sequence[Mapping[str, Any]], known: Known, options: Mapping[str, Any]) -> Roll:
+    """instances: of the plan, with name, kind, hosts, processes and facts."""
+    settings, refusals = read_settings(options, instances)
+    seen = look(instances, known.running, known.health, known.out, known.left_out)
+    refusals += check_known(seen, settings.selected, known.health)
+    # inside of an instance everything restarts together, so it is enough to know a part of one that is not selected
+    old = [item.name for item in seen if item.old]
+    proven = {item["name"]: item["facts"] for item in known.passport["instances"]} if known.passport else None
+    verdict = coherence(instances, proven, old, known.against)
+    todo = [item for item in seen if item.name in settings.selected and item.known and (settings.restart or item.needs)]
+    course = Course(seen, settings, todo)
+    refusals = list(dict.fromkeys([*refusals, *_waves(course, verdict)]))
+    return Roll(
+        waves=() if refusals else tuple(course.waves),
+        refusals=tuple(refusals),
+        coherence=verdict,
+        notes=tuple(_notes(seen, todo, known.out)),
+        summary=report(refusals) if refusals else _summary(course.waves, len(instances), settings),
+    )
+
+
+def lines(roll: Roll) -> list[str]:
+    """What is about to happen, to look at."""
+    shown = [roll.summary]
+    for number, wave in enumerate(roll.waves, 1):
+        marks = [mark for mark in ("canary", "downtime", "hold", "swap") if getattr(wave, mark)]
+        serving = ", ".join(f"{count} {kind}" for kind, count in wave.serving.items())
+        about = f" ({', '.join(marks)})" if marks else ""
+        shown.append(f"  wave {number}{about}: {wave.name}; {serving} serve meanwhile")
+        shown += [f"    {name} {why}" for name, why in list(wave.why.items())[:_SHOWN]]
+    return [*shown, *(f"  note: {note}" for note in roll.notes)]
+
+
+def _waves(course: Course, verdict: Coherence) -> list[Refusal]:
+    todo = {item.name for item in course.left}
+    separate = verdict.verdict == REFUSE or (verdict.verdict == TOGETHER and not course.settings.mix)
+    # one that is out of the routers meets nobody, however old it is
+    meeting = [item for item in course.seen if item.old and not item.out]
+    if not todo or not separate or not meeting:
+        return one_by_one(course)
+    refusals = []
+    staying = [item.name for item in course.seen if item.name not in todo and not item.out and _maybe_old(item)]
+    if staying:
+        refusals.append(
+            Refusal(
+                "coherence-partial",
+                joined(staying),
+                f"would go on as before beside new ones, with which {_pronoun(staying)} must not meet: "
+                f"{_reasons(verdict)}.",
+                "roll all instances in one run, without only and --limit.",
+            )
+        )
+    if verdict.verdict == REFUSE:
+        return refusals + (at_once(course) if course.settings.downtime else list(_refused(verdict)))
+    halves = in_halves(course)
+    return refusals + [
+        Refusal(item.rule, item.where, f"{item.message} Why: {_reasons(verdict)}.", _mend(item.fix, verdict))
+        for item in halves
+    ]
+
+
+def _maybe_old(item: Seen) -> bool:
+    return item.old or not item.known
+
+
+def _pronoun(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "they"
+
+
+def _mend(fix: str, verdict: Coherence) -> str:
+    doubtful = verdict.unproven or any(not change.kind.known for change in verdict.worst())
+    return f"{fix[:-1]}; if you know that old and new can serve together, say mix=true." if doubtful else fix
+
+
+def _reasons(verdict: Coherence) -> str:
+    said = [change.text() for change in verdict.worst()]
+    if verdict.unproven:
+        passport = "the last passport does not tell" if verdict.against else "there is no passport that tells"
+        said.append(f"{passport} what {joined(verdict.unproven)} ran when it was proven")
+    more = len(said) - _SHOWN
+    return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _refused(verdict: Coherence) -> Iterator[Refusal]:
+    for change in verdict.worst():
+        yield Refusal(
+            "coherence-refused",
+            change.fact,
+            f"{change.text()}.",
+            f"deploy it as a second cluster beside this one and move the clients there, or {DOWNTIME}.",
+        )
+
+
+def _notes(seen: Sequence[Seen], todo: Sequence[Seen], out: frozenset[str]) -> Iterator[str]:
+    touched = {item.name for item in todo}
+    for item in seen:
+        if item.name in touched:
+            continue
+        if item.out:
+            yield f"{item.name} is out of the router and stays there, because this run leaves it out."
+        elif len(item.left_out) == len(item.hosts):
+            yield f"{item.name} is left out by --limit."
+        elif item.old:
+            yield f"{item.name} runs something else than planned and is left out by only."
+        if item.healthy is not True and not item.out:
+            state = "is not healthy" if item.healthy is False else "did not say whether it is healthy"
+            why = f" ({joined(item.problems, 2)})" if item.problems else ""
+            yield f"{item.name} {state}{why} and does not count as one that serves."
+    gone = sorted(out - {item.name for item in seen})
+    if gone:
+        yield f"The routers leave out {joined(gone)}, of which the plan knows nothing."
+
+
+def _summary(waves: Sequence[Wave], planned: int, settings: Settings) -> str:
+    if not waves:
+        some = len(settings.selected) < planned
+        who = f"the {len(settings.selected)} selected of {planned}" if some else f"all {planned}"
+        return f"Nothing to do: {who} instances run what is planned and are in the router."
+    shown = "; ".join(wave.name for wave in waves[:_SHOWN])
+    more = f" and {len(waves) - _SHOWN} more" if len(waves) > _SHOWN else ""
+    restarted = sum(len(wave.restart) for wave in waves)
+    return (
+        f"{len(waves)} wave{'s' if len(waves) > 1 else ''} for {sum(len(wave.names) for wave in waves)} of {planned} "
+        f"instances, {restarted} restarted: {shown}{more}."
+    )
