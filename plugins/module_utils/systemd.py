@@ -58,6 +58,11 @@ class Unit:
     ControlGroup: str = ""
     ExecMainCode: int = 0
     ExecMainStatus: int = 0
+    # microseconds since the boot, 0 when it has not happened since then
+    ActiveEnterTimestampMonotonic: int = 0
+    InactiveEnterTimestampMonotonic: int = 0
+    # bytes; [not set] is 0, and older releases write 2**64 - 1 for it
+    MemoryCurrent: int = 0
 
     @property
     def running(self) -> bool:
