@@ -26,6 +26,7 @@ from ansible_collections.mooncake.pd.tests.sim.router.harness import (
     request,
     wait_until,
 )
+from ansible_collections.mooncake.pd.tests.unit.plugins.modules.conftest import run_module  # noqa: F401
 
 # as in the plan
 ROUTER_OPTIONS = ["--vllm-pd-disaggregation", "--kv-connector", "mooncake", "--policy", "round_robin"]
@@ -46,10 +47,8 @@ class Service:
 
     def __init__(self, directory: Path, prefill: int, decode: int, settings: dict[str, Any]) -> None:
         self.haproxy_path = program("MOONCAKE_PD_TEST_HAPROXY")
-        metrics = free_ports(2)
         self.cluster = Cluster(directory, prefill, decode, [program("MOONCAKE_PD_TEST_VLLM_ROUTER"), *ROUTER_OPTIONS])
-        for router, port in zip(self.cluster.routers, metrics, strict=True):
-            router.argv += ["--prometheus-port", str(port)]
+        for router in self.cluster.routers:
             # the role's RestartSec
             router.delay = 1.0
         self.directory = directory
@@ -83,7 +82,7 @@ class Service:
 
     def start(self) -> Service:
         self.cluster.start()
-        self.cluster.watch(interval=1.0, settle=2.0, drain_timeout=8.0)
+        self.cluster.watch(interval=1.0, settle=2.0, drain_timeout=8.0, haproxy=str(self.directory / "admin.sock"))
         self.haproxy.start()
         wait_until(lambda: b'"routers_up":2' in request(self.port, "/health")[1], "HAProxy sees both routers")
         return self

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.mooncake.pd.tests.sim.router.harness import Load, get_json, request, wait_until
+from ansible_collections.mooncake.pd.tests.sim.router.rotation import Rotation
 
 INSIDE = ["/workers", "/list_workers", "/add_worker?url=x", "/remove_worker?url=x", "/flush_cache", "/metrics"]
 INSIDE += ["/v1/metaserver", "/readiness", "/liveness", "/", "/v1/models/", "//v1/models", "/V1/models", "/v1%2fmodels"]
@@ -238,6 +239,71 @@ def test_restart_of_the_only_prefill_under_load(make_service: Any) -> None:
     first = min(at for at, _took, verdict in load.results if at > back and verdict == "ok")
     assert first - back < 8, "one router is enough, the other may still drain"
     assert set(load.count(since=again + 1)) == {"ok"}
+
+
+def listed(service: Any) -> list[set[str]]:
+    """Names that each real router sends to."""
+    names = {row["api_urls"][0]: row["name"] for row in service.cluster.rows()}
+    return [{names[its["url"]] for its in get_json(port, "/workers")["workers"]} for port in service.cluster.ports]
+
+
+def healthy(port: int) -> bool:
+    return request(port, "/health")[0] == 200
+
+
+def serves(port: int) -> bool:
+    return bool(get_json(port, "/stand-in")["served"])
+
+
+def test_roll_without_loss(make_service: Any, run_module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decode and then a prefill leave, restart and come back while everybody asks."""
+    service = make_service(2, 2).start()
+    cluster = service.cluster
+    rotation = Rotation(cluster, run_module, monkeypatch)
+    load = Load(service.port, clients=4, timeout=30.0)
+    time.sleep(1)
+    for instance in (cluster.decode[0], cluster.prefill[0]):
+        began = load.now()
+        answer = rotation.run("drained", instance.name, settle=1)
+        assert not answer["failed"], answer["msg"]
+        out = load.now()
+        others = {"p1", "p2", "d1", "d2"} - {instance.name}
+        assert listed(service) == [others] * 2
+        served = get_json(instance.port, "/stand-in")["served"]
+        assert served > 0
+        # a router that restarts meanwhile does not bring it back
+        starts = cluster.routers[0].starts
+        os.kill(cluster.routers[0].pid, signal.SIGTERM)
+        wait_until(partial(restarted, service, 0, starts + 1), "router-a is ready again", 30)
+        assert listed(service) == [others] * 2
+        assert get_json(instance.port, "/stand-in")["served"] == served, "nothing was sent there"
+        instance.kill()
+        instance.start(health_delay=0.5)
+        wait_until(partial(healthy, instance.port), "it is healthy")
+        back = load.now()
+        answer = rotation.run("present", instance.name)
+        assert not answer["failed"], answer["msg"]
+        print(f"{instance.name}: out after {out - began:.1f} s, back after {load.now() - back:.1f} s")
+        wait_until(partial(serves, instance.port), "it serves again", 30)
+    time.sleep(1)
+    load.end()
+    print("a decode and a prefill rolled:", load.summary())
+    assert load.count()["ok"] > 100
+    assert set(load.count()) == {"ok"}
+
+
+def test_halves_change_places_without_loss(make_service: Any, run_module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make_service(2, 2).start()
+    rotation = Rotation(service.cluster, run_module, monkeypatch)
+    load = Load(service.port, clients=4, timeout=30.0)
+    assert not rotation.run("drained", "p1", "d1", settle=1)["failed"]
+    answer = rotation.run("drained", "p2", "d2", back=["p1", "d1"], settle=1)
+    assert not answer["failed"], answer["msg"]
+    assert listed(service) == [{"p1", "d1"}] * 2
+    time.sleep(1)
+    load.end()
+    print("one half for the other:", load.summary())
+    assert set(load.count()) == {"ok"}
 
 
 def test_without_the_watcher_requests_hang(make_service: Any) -> None:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
+import importlib.util
 import itertools
 import json
 import os
@@ -20,11 +22,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
 PD_ROUTER = HERE.parents[2] / "roles" / "router" / "files" / "pd_router.py"
 STAND_IN_ROUTER = [sys.executable, str(HERE / "vllm_router.py")]
+STAND_IN_LAYERWISE = [sys.executable, str(HERE / "layerwise_proxy.py")]
+
+
+@functools.cache
+def load_pd_router() -> ModuleType:
+    """The launcher as a module; it lies in the role and in no package."""
+    spec = importlib.util.spec_from_file_location("pd_router", PD_ROUTER)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _unused() -> Iterator[int]:
@@ -178,17 +193,32 @@ class Cluster:
         self.prefill = [Instance(self, "prefill", f"p{i + 1}") for i in range(prefill)]
         self.decode = [Instance(self, "decode", f"d{i + 1}") for i in range(decode)]
         self.ports = free_ports(2)
+        self.out_file = directory / "out.json"
+        self.readiness = "/healthcheck" if router == STAND_IN_LAYERWISE else "/readiness"
         self.routers: list[Unit] = []
         for letter, port in zip("ab", self.ports, strict=True):
-            argv = [sys.executable, str(PD_ROUTER), "exec", "--", *(router or STAND_IN_ROUTER)]
+            argv = [sys.executable, str(PD_ROUTER), "exec", "--out", str(self.out_file)]
+            argv += ["--", *(router or STAND_IN_ROUTER)]
             argv += ["--host", "127.0.0.1", "--port", str(port)]
-            for p in self.prefill:
-                argv += ["--prefill", p.url, str(p.bootstrap_port)]
-            for d in self.decode:
-                argv += ["--decode", d.url]
+            argv += self.layerwise_members() if router == STAND_IN_LAYERWISE else self.members_and_metrics()
             self.routers.append(Unit(directory, f"router-{letter}", argv))
         self.watcher: Unit | None = None
         self.units: list[Unit] = []
+
+    def members_and_metrics(self) -> list[str]:
+        argv = ["--prometheus-port", str(free_ports(1)[0])]
+        for p in self.prefill:
+            argv += ["--prefill", p.url, str(p.bootstrap_port)]
+        for d in self.decode:
+            argv += ["--decode", d.url]
+        return argv
+
+    def layerwise_members(self) -> list[str]:
+        argv = []
+        for kind, instances in (("prefiller", self.prefill), ("decoder", self.decode)):
+            argv += [f"--{kind}-hosts", *(["127.0.0.1"] * len(instances))]
+            argv += [f"--{kind}-ports", *(str(instance.port) for instance in instances)]
+        return argv
 
     def start(self) -> Cluster:
         for instance in (*self.prefill, *self.decode):
@@ -197,11 +227,28 @@ class Cluster:
             instance.wait_up()
         for router in self.routers:
             router.start()
-        wait_until(lambda: self.ready() == [True, True], "both routers ready", 30)
+        wait_until(lambda: self.ready() == [True, True], "both routers ready", 90)
         return self
 
-    def watch(self, **options: float) -> Unit:
-        argv = [sys.executable, str(PD_ROUTER), "watch"]
+    def rows(self) -> list[dict[str, Any]]:
+        """As pd_instances tells of them."""
+        return [
+            {
+                "name": instance.name,
+                "kind": instance.kind,
+                "api_urls": [instance.url],
+                "bootstrap_urls": [f"http://127.0.0.1:{instance.bootstrap_port}"] if instance.kind == "prefill" else [],
+            }
+            for instance in (*self.prefill, *self.decode)
+        ]
+
+    def put_out(self, *instances: Instance) -> None:
+        fresh = self.out_file.with_suffix(".new")
+        fresh.write_text(json.dumps({"out": {instance.name: [instance.url] for instance in instances}}))
+        fresh.replace(self.out_file)
+
+    def watch(self, **options: float | str) -> Unit:
+        argv = [sys.executable, str(PD_ROUTER), "watch", "--out", str(self.out_file)]
         for option, value in {"interval": 0.1, "settle": 0.3, "drain_timeout": 5.0, **options}.items():
             argv += [f"--{option.replace('_', '-')}", str(value)]
         argv += [str(router.runtime) for router in self.routers]
@@ -214,11 +261,20 @@ class Cluster:
         return (self.directory / "watch.log").read_text().count(text) if (self.directory / "watch.log").exists() else 0
 
     def ready(self) -> list[bool]:
-        return [request(port, "/readiness", timeout=1)[0] == 200 for port in self.ports]
+        return [request(port, self.readiness, timeout=1)[0] == 200 for port in self.ports]
+
+    def workers(self) -> list[set[str]]:
+        """Names of those that each stand-in router sends to; empty when it does not answer."""
+        names = {row["api_urls"][0]: row["name"] for row in self.rows()}
+        answers = [request(port, "/stand-in") for port in self.ports]
+        return [
+            {names[url] for url in json.loads(body)["workers"]} if status == 200 else set()
+            for status, body, _kind in answers
+        ]
 
     def current(self) -> bool:
-        """Both routers are ready and hold exactly the engine ids that the prefills have now."""
-        wanted = {p.url: p.engines() for p in self.prefill}
+        """Both routers are ready and hold all decodes, and exactly the engine ids that the prefills have now."""
+        wanted = {**{p.url: p.engines() for p in self.prefill}, **{d.url: {} for d in self.decode}}
         return self.ready() == [True, True] and all(self.members(router) == wanted for router in self.routers)
 
     def members(self, router: Unit) -> dict[str, Any]:

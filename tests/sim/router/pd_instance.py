@@ -6,7 +6,8 @@
 It obeys the part of the contract a router can see: /health, /v1/models, completions, and on the prefill side a
 bootstrap server whose GET /query names engine ids that are new after every start. A decode asked to pull from an
 engine id that is not the one its bootstrap names now never answers, as the real one does when the process behind a
-known id is gone. GET /stand-in on the API port tells what was served and what hangs.
+known id is gone. GET /stand-in on the API port tells what was served and what hangs, and
+/metrics what runs.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Instance:
         self.hung = 0
         self.running = 0
         self.last_headers: dict[str, str] = {}
+        self.kv_usage: float = args.kv_usage
+        self.prompt_tokens = 0
 
     def healthy(self) -> bool:
         return time.monotonic() >= self.healthy_at
@@ -59,9 +62,15 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def reply(self, status: int, body: Any) -> None:
-        data = json.dumps(body).encode()
+        self.send(status, json.dumps(body), "application/json")
+
+    def reply_text(self, text: str) -> None:
+        self.send(200, text, "text/plain")
+
+    def send(self, status: int, text: str, kind: str) -> None:
+        data = text.encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -82,6 +91,8 @@ class Api(Handler):
         if self.path == "/stand-in":
             facts = {key: getattr(instance, key) for key in ("name", "served", "hung", "running", "last_headers")}
             return self.reply(200, facts)
+        if self.path == "/metrics":
+            return self.metrics()
         if not instance.healthy():
             return self.reply(503, {})
         if self.path == "/health":
@@ -89,6 +100,13 @@ class Api(Handler):
         if self.path == "/v1/models":
             return self.reply(200, {"object": "list", "data": [{"id": "tiny", "object": "model"}]})
         return self.reply(404, {"detail": "Not Found"})
+
+    def metrics(self) -> None:
+        instance = self.server.instance
+        counts: dict[str, float] = {"num_requests_running": instance.running, "num_requests_waiting": 0}
+        counts["kv_cache_usage_perc"] = instance.kv_usage
+        counts |= {'prompt_tokens_by_source_total{source="local_compute"}': instance.prompt_tokens}
+        self.reply_text("".join(f"vllm:{name} {value}\n" for name, value in counts.items()))
 
     def do_POST(self) -> None:
         instance = self.server.instance
@@ -103,6 +121,7 @@ class Api(Handler):
                 return None
             with instance.lock:
                 instance.served += 1
+                instance.prompt_tokens += len(str(body.get("prompt")))
             if body.get("stream"):
                 return self.stream(int(body.get("max_tokens") or 1))
             time.sleep(instance.token_seconds * int(body.get("max_tokens") or 1))
@@ -162,6 +181,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--engine-id", help="the same after every start, which the real one should not have")
     parser.add_argument("--health-delay", type=float, default=0.0)
+    parser.add_argument("--kv-usage", type=float, default=0.0, help="share of its KV cache that it says is in use")
     parser.add_argument("--token-seconds", type=float, default=0.001)
     args = parser.parse_args()
     instance = Instance(args)

@@ -6,7 +6,7 @@
 As the real one it listens only when one prefill and one decode are healthy and every bootstrap server has answered,
 reads the engine ids once, cannot add a worker, answers 200 to the removal of an unknown one, and on SIGTERM closes
 its listener and ends when the last request has ended. GET /stand-in tells its engine ids; GET /hold is a request
-that runs for ?seconds=.
+that runs for ?seconds=, with the worker ?worker= if that is given.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -43,6 +44,7 @@ class Router:
         self.engines: dict[str, dict[str, str]] = {}
         self.lock = threading.Lock()
         self.running = 0
+        self.under_way: Counter[str] = Counter()
 
     def check(self) -> None:
         for url in list(self.kinds):
@@ -84,15 +86,25 @@ class Handler(BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         if url.path == "/readiness":
             self.reply(200 if self.router.ready() else 503, {})
+        elif url.path == "/workers":
+            workers = [
+                {"url": worker, "worker_type": kind, "is_healthy": self.router.healthy.get(worker, False)}
+                for worker, kind in self.router.kinds.items()
+            ]
+            self.reply(200, {"workers": workers})
         elif url.path == "/stand-in":
             self.reply(200, {"pid": os.getpid(), "workers": list(self.router.kinds), "engines": self.router.engines})
         elif url.path == "/hold":
+            query = urllib.parse.parse_qs(url.query)
+            worker = query.get("worker", [""])[0]
             with self.router.lock:
                 self.router.running += 1
-            time.sleep(float(urllib.parse.parse_qs(url.query)["seconds"][0]))
+                self.router.under_way[worker] += 1
+            time.sleep(float(query["seconds"][0]))
             self.reply(200, {})
             with self.router.lock:
                 self.router.running -= 1
+                self.router.under_way[worker] -= 1
 
     def do_POST(self) -> None:
         url = urllib.parse.urlsplit(self.path)
@@ -101,16 +113,34 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, {})
 
 
+class Metrics(BaseHTTPRequestHandler):
+    router: Router
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        for worker, count in list(self.router.under_way.items()):
+            name = "vllm_router_pd_active_decode_requests"
+            self.wfile.write(f'{name}{{worker="{worker}",rank="aggregate"}} {count}\n'.encode())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--prometheus-port", type=int)
     parser.add_argument("--prefill", action="append", nargs="+", default=[])
     parser.add_argument("--decode", action="append", default=[])
     args = parser.parse_known_args()[0]
     router = Router(args.prefill, args.decode)
     router.begin()
-    Handler.router = router
+    Handler.router = Metrics.router = router
+    if args.prometheus_port:
+        metrics = ThreadingHTTPServer(("127.0.0.1", args.prometheus_port), Metrics)
+        threading.Thread(target=metrics.serve_forever, daemon=True).start()
     ThreadingHTTPServer.daemon_threads = True
     server = ThreadingHTTPServer((args.host, args.port), Handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())

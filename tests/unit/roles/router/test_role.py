@@ -81,21 +81,23 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rendered]:
     return answers
 
 
-def test_launcher_and_watcher_only_where_engine_ids_are_read_once(rendered: dict[str, Rendered]) -> None:
-    launcher = "/usr/local/lib/mooncake-pd/pd_router.py"
+def test_every_router_is_started_by_the_launcher(rendered: dict[str, Rendered]) -> None:
+    launcher = ["/usr/bin/python3", "/usr/local/lib/mooncake-pd/pd_router.py", "exec", "--"]
     router = ["/opt/mooncake-pd/router/bin/vllm-router", "--host", "127.0.0.1", "--port", "18001"]
-    assert rendered["mooncake"].facts["argv"] == ["/usr/bin/python3", launcher, "exec", "--", *router]
-    assert rendered["nixl"].facts["argv"] == router
-    assert rendered["layerwise"].facts["argv"][0] == "/opt/engine/python"
-    assert rendered["layerwise"].facts["argv"][1].endswith("/proxy.py")
-    assert rendered["layerwise"].facts["argv"][2:] == ["--host", "10.0.0.1", "--port", "18001"]
-    assert [rendered[name].facts["watches"] for name in KINDS] == [True, False, False]
+    assert rendered["mooncake"].facts["argv"] == [*launcher, *router]
+    assert rendered["nixl"].facts["argv"] == [*launcher, *router]
+    layerwise = rendered["layerwise"].facts["argv"]
+    assert layerwise[:5] == [*launcher, "/opt/engine/python"]
+    assert layerwise[5].endswith("/proxy.py")
+    assert layerwise[6:] == ["--host", "10.0.0.1", "--port", "18001"]
 
 
 def test_drain_timeout_is_that_of_the_plan_unless_it_is_set(rendered: dict[str, Rendered]) -> None:
     runtimes = ["/run/mooncake-pd/mooncake-pd-router-a", "/run/mooncake-pd/mooncake-pd-router-b"]
     watch = [str(word) for word in rendered["mooncake"].facts["watch"]]
-    assert watch == ["--drain-timeout", "50", "--settle", "2", *runtimes]
+    admin = "/run/mooncake-pd/mooncake-pd-router/admin.sock"
+    assert watch == ["--drain-timeout", "50", "--settle", "2", "--haproxy", admin, *runtimes]
+    assert f"stats socket {admin} " in rendered["mooncake"].config
     assert str(rendered["nixl"].facts["watch"][1]) == "7"
 
 
