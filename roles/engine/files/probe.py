@@ -5,9 +5,10 @@
 
 Standard input: JSON {mode: venv|installed|command, path, packages: {name: version}, lock: text of a requirements file,
 optional: {name: version} of packages that need not be there, modules: {name: sha256}}.
-Standard output: JSON {state, problems, python, base_python}.
+Standard output: JSON {state, problems, python, base_python, running}.
 
 state is "absent" (nothing there), "foreign" (something that is no such environment), "incomplete" or "complete".
+running are the processes that were started from path, as far as they can be seen.
 Importing vLLM costs seconds of CPU time, package metadata some hundredths: so only metadata is read.
 """
 
@@ -123,6 +124,20 @@ def differences(found: dict[str, Any], packages: dict[str, str], modules: dict[s
     return problems
 
 
+def running(path: str, proc: str = "/proc") -> list[str]:
+    """Processes whose program is a file under path, as they were called."""
+    found = []
+    for pid in sorted(filter(str.isdigit, os.listdir(proc)), key=int):
+        try:
+            with open(f"{proc}/{pid}/cmdline", "rb") as stream:
+                words = stream.read(4096).decode("utf-8", "replace").split("\0")
+        except OSError:  # gone meanwhile
+            continue
+        if words[0].startswith(path.rstrip("/") + "/"):
+            found.append(f"pid {pid}: {' '.join(words[:3]).strip()}")
+    return found
+
+
 def probe(asked: dict[str, Any]) -> dict[str, Any]:
     packages = {**locked(asked.get("lock", "")), **asked.get("packages", {})}
     modules = asked.get("modules", {})
@@ -142,7 +157,8 @@ def probe(asked: dict[str, Any]) -> dict[str, Any]:
             problems = [f"{command} is missing or not executable"]
         state = "incomplete" if problems else "complete"
     base_python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    return {"state": state, "problems": problems, "python": python, "base_python": base_python}
+    told = {"state": state, "problems": problems, "python": python, "base_python": base_python}
+    return {**told, "running": running(asked["path"]) if asked["mode"] == "venv" else []}
 
 
 if __name__ == "__main__":

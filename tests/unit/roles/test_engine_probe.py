@@ -233,3 +233,14 @@ def test_what_need_not_be_there_must_be_right_where_it_is(venv):
     assert ask(venv, "installed", optional=wanted)["problems"] == [
         "mooncake-transfer-engine-npu is 0.3.11.post1, 0.3.12 is wanted"
     ]
+
+
+def test_what_runs_from_the_environment_is_told(empty_venv: Path) -> None:
+    python = str(empty_venv / "bin" / "python")
+    with subprocess.Popen([python, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert probe.running(str(empty_venv)) == [f"pid {process.pid}: {python} -c input()"]
+        assert probe.running(f"{empty_venv}/") == probe.running(str(empty_venv))
+        # a folder whose name begins with the same letters
+        assert probe.running(str(empty_venv)[:-1]) == []
+        process.communicate(b"\n")
+    assert probe.running(str(empty_venv)) == []
