@@ -13,7 +13,13 @@ TORCH_INDEX ?=
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 LAB := tests/hosts/lab
-SCENARIOS := default build host cleanup container preflight_faults ascend_2p1d ascend_2p1d_external
+SCENARIOS := default roll build host cleanup container preflight_faults ascend_2p1d ascend_2p1d_external
+INTEGRATION := roll service bundle router twin
+TESTS_roll := test_4_roll.py
+TESTS_service := test_1_bad_topology.py test_2_service.py test_3_installed.py test_5_status.py test_baseline.py
+TESTS_bundle := test_bundle.py
+# all parts of the tests, two of them at a time, the longest first
+PARTS := $(addprefix integration-,$(INTEGRATION)) $(addprefix molecule-,$(SCENARIOS)) sanity units oldest-core lint scale
 TARGET_SIDE := tests/unit/plugins/modules/ tests/unit/plugins/module_utils/
 step = @printf '\n=== %(%H:%M:%S)T  %s\n' -1 "$(strip $(1))"
 
@@ -43,7 +49,7 @@ sandbox-down: setup ## remove the sandbox's hosts and network
 	@$(LAB) down sandbox
 
 # ---- the tests
-.PHONY: setup-dev test-packages lint sanity units scale oldest-core twin-environment molecule integration test
+.PHONY: setup-dev test-packages lint sanity units scale oldest-core twin-environment molecule integration test test-parts
 setup-dev:
 	@tests/tools/setup.sh requirements-dev.txt
 
@@ -60,9 +66,9 @@ lint: setup-dev test-packages ## ansible-lint, yamllint, ruff, mypy, shellcheck,
 	antsibull-changelog lint
 	ansible-lint -q
 
-sanity: setup-dev ## ansible-test sanity
+sanity: setup-dev ## ansible-test sanity of what users get; lint looks at the tests
 	$(call step,ansible-test sanity)
-	tests/tools/ansible_test.sh sanity
+	tests/tools/ansible_test.sh sanity --exclude tests/ --exclude molecule/
 
 units: setup-dev ## unit tests: what runs on targets with ansible-test, each in a process of its own; the rest with pytest
 	$(call step,ansible-test units)
@@ -82,18 +88,24 @@ oldest-core: ## unit tests, inventories and playbooks with the oldest ansible-co
 twin-environment: setup-dev ## installations of the NPU twin for the test hosts
 	@tests/tools/twin.sh
 
-molecule: setup-dev test-packages sandbox-environment twin-environment ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
-	@for scenario in $(SCENARIOS); do \
-	    printf '\n=== %(%H:%M:%S)T  molecule %s\n' -1 "$$scenario"; \
-	    tests/tools/molecule.sh test --scenario-name "$$scenario"; \
-	done
+molecule: $(addprefix molecule-,$(SCENARIOS)) ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
 
-integration: setup-dev test-packages sandbox-environment ## faults and operation with real parts, through ansible-runner
-	$(call step,integration)
+molecule-%: setup-dev test-packages sandbox-environment twin-environment
+	$(call step,molecule $*)
+	tests/tools/molecule.sh test --scenario-name $*
+
+integration: $(addprefix integration-,$(INTEGRATION)) ## faults and operation with real parts, through ansible-runner
+
+integration-%: setup-dev test-packages sandbox-environment twin-environment
+	$(call step,integration $*)
 	PYTHONPATH=$(CURDIR)/.collections MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
-	python -m pytest tests/integration -v --durations=15
+	python -m pytest $(addprefix tests/integration/,$(or $(TESTS_$*),$*)) -v --durations=5
 
-test: lint sanity units scale oldest-core molecule integration ## every test
+test-parts: $(PARTS)
+
+test: ## every test; the output of a part comes when it has ended
+	@$(MAKE) setup setup-dev test-packages sandbox-environment twin-environment
+	@$(MAKE) --jobs 2 --output-sync=target test-parts
 	$(call step,all tests passed)
 
 # ---- measurements, no part of the tests

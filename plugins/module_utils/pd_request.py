@@ -207,8 +207,8 @@ class Metaserver:
             )
         return PairError(
             f"{pair.decode} did not ask {self.url} for a prefill within {question.timeout:g} s. Mend: let its host "
-            "reach this address and port, start it with the planned --kv-transfer-config, and ask by the contract of its "
-            "connector.",
+            "reach this address and port, start it with the planned --kv-transfer-config, and ask by the contract of "
+            "its connector.",
             hung=True,
         )
 

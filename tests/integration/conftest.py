@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 INVENTORY = Path(__file__).parent / "inventory"
 CACHE = Path("/var/cache/mooncake-pd")
-LAB = "integration"
 FAILED = ("runner_on_failed", "runner_on_unreachable")
 
 
@@ -63,9 +63,12 @@ class Play:
 class Lab:
     """The hosts; every command runs inside them, none on this machine."""
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+
     def exec(self, host: str, *command: str, check: bool = True) -> str:
         done = subprocess.run(
-            [ROOT / "tests/hosts/lab", "exec", LAB, host, "--", *command],
+            [ROOT / "tests/hosts/lab", "exec", self.name, host, "--", *command],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -89,13 +92,14 @@ Runner = Callable[..., Play]
 
 @pytest.fixture(scope="session")
 def play(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """Run a playbook of the collection; on_event sees each event as it comes."""
+    """Run a playbook of the collection; on_event sees each event as it comes, and killed ends it as kill -9 does."""
 
     def run(
         playbook: str,
         *,
         inventory: Path = INVENTORY,
         on_event: Callable[[dict[str, Any]], None] | None = None,
+        killed: Callable[[], bool] | None = None,
         cmdline: str = "",
         extravars: dict[str, Any] | None = None,
     ) -> Play:
@@ -118,6 +122,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Runner:
             extravars=extravars,
             envvars={"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
             event_handler=handle,
+            cancel_callback=killed,
             quiet=True,
         )
         stdout = done.stdout.read()
@@ -127,16 +132,24 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     return run
 
 
+@contextmanager
+def fresh_hosts(name: str, inventory: Path) -> Iterator[Lab]:
+    """Fresh hosts of an inventory, gone afterwards."""
+    lab = Lab(name)
+    mounts = [word for folder in ("engine", "router", "model") for word in ("--mount", str(CACHE / folder))]
+    lab.tool("down", name)
+    lab.tool("up", name, "--inventory", str(inventory), *mounts)
+    try:
+        yield lab
+    finally:
+        if not os.environ.get("MOONCAKE_PD_KEEP_HOSTS"):
+            lab.tool("down", name)
+
+
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Lab]:
-    """Fresh hosts of the inventory, gone afterwards."""
-    tool = Lab()
-    mounts = [word for name in ("engine", "router", "model") for word in ("--mount", str(CACHE / name))]
-    tool.tool("down", LAB)
-    tool.tool("up", LAB, "--inventory", str(INVENTORY), *mounts)
-    yield tool
-    if not os.environ.get("MOONCAKE_PD_KEEP_HOSTS"):
-        tool.tool("down", LAB)
+    with fresh_hosts("integration", INVENTORY) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="session")

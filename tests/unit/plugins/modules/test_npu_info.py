@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import subprocess
 import threading
-import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

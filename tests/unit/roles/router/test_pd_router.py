@@ -284,10 +284,12 @@ def test_only_prefill_restarts_both_routers_at_once(make_cluster: Any) -> None:
 def test_restart_too_fast_to_be_seen_away(make_cluster: Any) -> None:
     """Between two looks the prefill is gone and back: the other engine id alone has to be enough."""
     cluster = make_cluster(2).start()
-    cluster.watch(interval=2.0)
+    watcher = cluster.watch()
     first = cluster.prefill[0]
+    os.kill(watcher.pid, signal.SIGSTOP)
     first.kill()
     first.start()
+    os.kill(watcher.pid, signal.SIGCONT)
     wait_until(lambda: cluster.said(f"took out {first.url}: engine ids were") == 2, "taken out for its id")
     wait_until(cluster.current, "both routers have the new id")
 
