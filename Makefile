@@ -105,7 +105,7 @@ test-parts: $(PARTS)
 
 test: ## every test; the output of a part comes when it has ended
 	@$(MAKE) setup setup-dev test-packages sandbox-environment twin-environment
-	@$(MAKE) --jobs 2 --output-sync=target test-parts
+	@$(MAKE) --jobs 2 --keep-going --output-sync=target test-parts
 	$(call step,all tests passed)
 
 # ---- measurements, no part of the tests

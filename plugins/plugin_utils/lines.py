@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where each key of a YAML file stands. The only place that knows YAML."""
+"""Where each key of a YAML file stands."""
 
 from __future__ import annotations
 

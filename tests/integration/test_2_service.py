@@ -175,7 +175,13 @@ def test_engine_that_cannot_start_is_told_by_its_first_cause(first: Play, hosts:
     path = tmp_path / "inventory" / "topology.yml"
     longer = "bootstrap_port: 8990, args: [--max-model-len, '999999']"
     path.write_text(path.read_text().replace("bootstrap_port: 8990", longer))
-    done = play("site.yml", inventory=tmp_path / "inventory")
+    refused = play("site.yml", inventory=tmp_path / "inventory")
+    assert refused.rc != 0
+    # the only prefill is not restarted by the way
+    assert "p1" in refused.message
+    assert "roll_downtime" in refused.message
+    assert ask(hosts, "still there").get("text")
+    done = play("playbooks/roll.yml", inventory=tmp_path / "inventory", extravars={"roll_downtime": True})
     assert done.rc != 0
     assert "is greater than the derived max_model_len" in done.message
     mended = play("site.yml")

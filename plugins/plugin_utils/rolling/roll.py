@@ -118,7 +118,11 @@ def _pronoun(names: Sequence[str]) -> str:
 
 def _mend(fix: str, verdict: Coherence) -> str:
     doubtful = verdict.unproven or any(not change.kind.known for change in verdict.worst())
-    return f"{fix[:-1]}; if you know that old and new can serve together, say mix=true." if doubtful else fix
+    return (
+        f"{fix[:-1]}; if you know that old and new can serve together, say mix=true (-e roll_mix=true)."
+        if doubtful
+        else fix
+    )
 
 
 def _reasons(verdict: Coherence) -> str:

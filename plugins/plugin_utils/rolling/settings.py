@@ -87,7 +87,7 @@ def _least(value: Any, kind: str, planned: int, found: list[Refusal]) -> int:
         found.append(_invalid(where, value, "a number from 1 on, or a percentage such as 50%"))
         return 1
     if amount < 1 <= planned:
-        fix = "write at least 1, or say downtime=true to accept that nothing is served for a while."
+        fix = "write at least 1, or say downtime=true (-e roll_downtime=true) to accept that nothing is served."
         message = f"{value} would leave no {kind} instance, and without one nothing is served."
         found.append(Refusal("setting-invalid", where, message, fix))
     return max(amount, 1)

@@ -16,7 +16,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.state import S
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, PREFILL
 
 OTHER = {PREFILL: DECODE, DECODE: PREFILL}
-DOWNTIME = "say downtime=true to accept that nothing is served meanwhile"
+DOWNTIME = "say downtime=true (-e roll_downtime=true) to accept that nothing is served meanwhile"
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ def test_without_a_passport_old_and_new_are_kept_apart() -> None:
     roll = World(cluster(1, 2), passport=False).plan()
     assert rules(roll) == [("coherence-halves", "prefill")]
     assert "there is no passport that tells what p1, d1, d2 ran when it was proven" in roll.summary
-    assert "if you know that old and new can serve together, say mix=true" in roll.summary
+    assert "if you know that old and new can serve together, say mix=true (-e roll_mix=true)" in roll.summary
 
 
 def test_what_stays_behind_is_refused() -> None:
@@ -260,7 +260,7 @@ def test_the_only_ones_of_their_kind() -> None:
     roll = world.plan()
     assert rules(roll) == [("no-partner", "prefill"), ("no-partner", "decode")]
     assert "p1 is the only one of its kind that serves: without it decode has no partner" in roll.summary
-    assert "say downtime=true to accept that nothing is served meanwhile" in roll.summary
+    assert "say downtime=true (-e roll_downtime=true) to accept that nothing is served meanwhile" in roll.summary
     (wave,) = waves(world.plan(downtime=True))
     assert (wave["instances"], wave["kinds"]) == (["p1", "d1"], ["prefill", "decode"])
     assert (wave["downtime"], wave["min_healthy"]) == (True, {"prefill": 0, "decode": 0})
@@ -283,7 +283,7 @@ def test_others_that_are_not_healthy() -> None:
     roll = world.plan(min_healthy={"prefill": "2"})
     assert rules(roll) == [("no-partner", "prefill")]
     assert "p2 is not healthy. p3 did not say whether it is healthy." in roll.summary
-    assert "Mend: mend p2, p3 first, or say downtime=true" in roll.summary
+    assert "Mend: mend p2, p3 first, or say downtime=true (-e roll_downtime=true)" in roll.summary
     assert "p2 is not healthy and does not count as one that serves." in roll.notes
 
 
