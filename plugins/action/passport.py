@@ -25,6 +25,7 @@ ARGUMENTS: dict[str, Any] = {
     "keep": {"type": "int", "default": 10},
     "proof": {"type": "dict"},
     "stale": {"type": "list", "elements": "str"},
+    "removed": {"type": "bool", "default": False},
 }
 
 display = Display()
@@ -61,6 +62,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         stale = planned.stale() if options["stale"] is None else options["stale"]
         told = passports.passport_of(planned.cluster, planned.instances, planned.services, text, proof)
         told = passports.with_stale(told, before, stale)
+        if not options["removed"]:
+            told = passports.with_leaving(told, before)
         fresh = not passports.same(before, told)
         if fresh or not last:
             told["written"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

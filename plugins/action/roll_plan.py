@@ -65,6 +65,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         result.update(changed=False, coherence=roll.coherence.as_dict(), notes=list(roll.notes))
         if roll.refusals:
             refusals = [refusal.as_dict() for refusal in roll.refusals]
+            if self._task.check_mode:  # where it does not end the run, nobody would see it
+                display.warning(roll.summary)
             return {**result, "failed": True, "msg": roll.summary, "refusals": refusals}
         for line in lines(roll):
             display.display(line)
@@ -72,7 +74,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         result.update(
             # the hosts of a wave have no pd_instances, and need it for the routers
             instances=[dict(instance) for instance in planned.listed],
-            waves=[wave.as_dict(number) for number, wave in enumerate(roll.waves, 1)],
+            out=sorted(known.out),
+            waves=[
+                {**wave.as_dict(number), "returns": wave.canary and planned.can_return(wave.restart)}
+                for number, wave in enumerate(roll.waves, 1)
+            ],
             summary=roll.summary,
             ratio=ratio(planned.instances, before).as_dict(),
         )

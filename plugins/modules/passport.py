@@ -42,11 +42,17 @@ options:
   stale:
     description:
       - With O(state=proven), instances that still run what they ran before. What the last passport says of them stays;
-        of one that it does not know nothing is said.
+        of one that it does not know nothing is said. The topology that it holds stays, too.
       - By default those of which C(instance_running) of the engine hosts does not say that all of their processes run
         as planned; none when no host has said anything.
     type: list
     elements: str
+  removed:
+    description:
+      - With O(state=proven), whether what has left the plan was removed from its hosts. Else the passport goes on
+        naming it, so that C(state=compare) can tell it.
+    type: bool
+    default: false
 attributes:
   action:
     description: Runs as an action plugin on the controller.

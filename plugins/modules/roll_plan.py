@@ -140,6 +140,11 @@ instances:
   returned: success
   type: list
   elements: dict
+out:
+  description: Instances that were out of the routers before.
+  returned: success
+  type: list
+  elements: str
 waves:
   description: The waves in their order. Without any there is nothing to do.
   returned: success
@@ -170,6 +175,9 @@ waves:
       elements: str
     canary:
       description: Whether it is the first of its kind to run what is planned.
+      type: bool
+    returns:
+      description: Whether it is a canary that can get back what it ran before. All of it runs, and not all as planned.
       type: bool
     downtime:
       description: Whether nothing is served while it is out.
@@ -219,6 +227,7 @@ waves:
       kinds: [prefill]
       hosts: [npu1]
       canary: true
+      returns: true
       downtime: false
       hold: false
       swap: false

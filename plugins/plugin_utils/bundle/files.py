@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.bundle.jobs import without_user
 from ansible_collections.mooncake.pd.plugins.plugin_utils.bundle.run import CollectError, run
 
 # this file lies in plugins/plugin_utils/bundle of the collection
@@ -45,7 +46,7 @@ def source(request: Mapping[str, Any], how: Mapping[str, Any], work: Path, dest:
     archive = Path(told["trees"][how["name"]]["archive"])
     name = f"{how['name']}.tar.gz"
     (dest / name).write_bytes(archive.read_bytes())
-    return {name: {"version": version, "from": request["from"]}}
+    return {name: {"version": version, "from": without_user(request["from"])}}
 
 
 def image(request: Mapping[str, Any], how: Mapping[str, Any], dest: Path) -> dict[str, dict[str, str]]:

@@ -60,8 +60,13 @@ class Job:
 
     def _told(self) -> list[str]:
         named = [str(name) for name in self.request.get("requirements") or self.request.get("names") or ()]
-        named = named or [str(value) for value in self.request.values()]
+        named = named or [without_user(str(value)) for value in self.request.values()]
         return [*named[:8], f"and {len(named) - 8} more"] if len(named) > 8 else named
+
+
+def without_user(url: str) -> str:
+    """An address as it may be shown, kept and carried elsewhere: a token in it is for git alone."""
+    return re.sub(r"(\w[\w+.-]*://)[^\s/@]+@", r"\1", url)
 
 
 def platform_of(target: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,11 @@ class Planned:
             for item in self.instances
             if running and any((process["host"], process["name"]) not in fine for process in item["processes"])
         ]
+
+    def can_return(self, names: Collection[str]) -> bool:
+        """Whether all of these instances run, and something of them as it was before: then there is a way back."""
+        states = [state for told in self.running().values() for state in told if state["instance"] in names]
+        return all(state["active"] for state in states) and any(state["outdated"] for state in states)
 
     def left_out(self, played: frozenset[str]) -> frozenset[str]:
         """Hosts that the play of this task leaves out; a play on the controller alone leaves out none."""

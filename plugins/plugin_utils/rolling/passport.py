@@ -48,10 +48,22 @@ def passport_of(
 
 
 def with_stale(passport: Passport, before: Passport | None, stale: Collection[str]) -> Passport:
-    """What still runs as it did is what was proven of it before; of what never was nothing is claimed."""
+    """What still runs as it did is what was proven of it before; of what never was nothing is claimed.
+
+    A topology of which a part is not proven is none to go back to, so that of before stays.
+    """
     old = {item["name"]: item for item in before["instances"]} if before else {}
     kept = [old.get(item["name"]) if item["name"] in stale else item for item in passport["instances"]]
-    return {**passport, "instances": [item for item in kept if item]}
+    topology = before["topology"] if before and stale else passport["topology"]
+    return {**passport, "instances": [item for item in kept if item], "topology": topology}
+
+
+def with_leaving(passport: Passport, before: Passport | None) -> Passport:
+    """What has left the plan and was not removed yet; without it nobody would know that it still runs."""
+    planned = {(item["name"], item["kind"]) for item in passport["instances"]}
+    old = before["instances"] if before else []
+    leaving = [item for item in old if (item["name"], item["kind"]) not in planned]
+    return {**passport, "instances": [*passport["instances"], *leaving]}
 
 
 def same(one: Passport | None, other: Passport) -> bool:

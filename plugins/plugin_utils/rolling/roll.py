@@ -56,8 +56,11 @@ def plan_roll(instances: Sequence[Mapping[str, Any]], known: Known, options: Map
     old = [item.name for item in seen if item.old]
     proven = {item["name"]: item["facts"] for item in known.passport["instances"]} if known.passport else None
     verdict = coherence(instances, proven, old, known.against)
-    todo = [item for item in seen if item.name in settings.selected and item.known and (settings.restart or item.needs)]
+    wanted = [item for item in seen if item.name in settings.selected and item.known and not item.new]
+    todo = [item for item in wanted if settings.restart or item.needs]
     course = Course(seen, settings, todo)
+    if known.passport and not settings.downtime:
+        refusals += _moving(instances, known.passport["instances"], todo)
     refusals = list(dict.fromkeys([*refusals, *_waves(course, verdict)]))
     return Roll(
         waves=() if refusals else tuple(course.waves),
@@ -108,6 +111,25 @@ def _waves(course: Course, verdict: Coherence) -> list[Refusal]:
     ]
 
 
+def _moving(
+    instances: Sequence[Mapping[str, Any]], proven: Sequence[Mapping[str, Any]], todo: Sequence[Seen]
+) -> Iterator[Refusal]:
+    """Asked at its new address, an instance looks idle while the routers still send to the old one."""
+    before = {item["name"]: item for item in proven}
+    serving = {item.name for item in todo if item.active and not item.out}
+    for item in instances:
+        old = before.get(item["name"], {})
+        moved = [key for key in ("api_urls", "bootstrap_urls") if old and old.get(key) != item.get(key)]
+        if item["name"] in serving and moved:
+            yield Refusal(
+                "address-changed",
+                item["name"],
+                f"serves at {joined(old[moved[0]], 3)} and is planned at {joined(item[moved[0]], 3)}.",
+                "take it out of the topology, run scale.yml, add it again with its new address and run scale.yml; "
+                f"or {DOWNTIME}.",
+            )
+
+
 def _maybe_old(item: Seen) -> bool:
     return item.old or not item.known
 
@@ -148,6 +170,9 @@ def _notes(seen: Sequence[Seen], todo: Sequence[Seen], out: frozenset[str]) -> I
     touched = {item.name for item in todo}
     for item in seen:
         if item.name in touched:
+            continue
+        if item.new:
+            yield f"{item.name} was never started, which is not a roll's to do: scale.yml or site.yml starts it."
             continue
         if item.out:
             yield f"{item.name} is out of the router and stays there, because this run leaves it out."

@@ -31,6 +31,11 @@ class Seen:
     out: bool
 
     @property
+    def new(self) -> bool:
+        """Never started; the routers do not know it either."""
+        return self.known and not self.installed and not self.active and not self.out
+
+    @property
     def known(self) -> bool:
         return not self.untold and not self.left_out
 
@@ -64,7 +69,6 @@ class Seen:
                 "is out of the router since an earlier run and runs as planned: it is proven and put back",
             ),
             (self.out, "is out of the router since an earlier run"),
-            (not self.installed, "is planned and was never started"),
             (self.idle and not self.active, "does not run"),
             (self.idle, f"runs in part, without {joined(self.idle, 4)}"),
             (

@@ -237,8 +237,11 @@ def test_what_need_not_be_there_must_be_right_where_it_is(venv):
 
 def test_what_runs_from_the_environment_is_told(empty_venv: Path) -> None:
     python = str(empty_venv / "bin" / "python")
-    with subprocess.Popen([python, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        assert probe.running(str(empty_venv)) == [f"pid {process.pid}: {python} -c input()"]
+    argv = [python, "-c", "input(1)"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.read(1) == b"1"  # it runs
+        assert probe.running(str(empty_venv)) == [f"pid {process.pid}: {' '.join(argv)}"]
         assert probe.running(f"{empty_venv}/") == probe.running(str(empty_venv))
         # a folder whose name begins with the same letters
         assert probe.running(str(empty_venv)[:-1]) == []

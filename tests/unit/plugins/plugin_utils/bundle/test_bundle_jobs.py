@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.bundle import needs
-from ansible_collections.mooncake.pd.plugins.plugin_utils.bundle.jobs import NeedError, jobs_of, platform_of
+from ansible_collections.mooncake.pd.plugins.plugin_utils.bundle.jobs import (
+    Job,
+    NeedError,
+    jobs_of,
+    platform_of,
+    without_user,
+)
 
 TARGET = {"distribution": "debian", "release": "12", "architecture": "aarch64", "python": "3.11.4"}
 WHEELS: dict[str, Any] = {
@@ -129,3 +135,12 @@ def test_hosts_with_the_same_request_share_it() -> None:
         same.key: (same, ["a", "b"]),
         other.key: (other, ["b"]),
     }
+
+
+def test_a_token_in_an_address_is_not_shown() -> None:
+    assert without_user("https://me:tiger@git.example/a.git") == "https://git.example/a.git"
+    assert without_user("ssh://git@git.example/a@b.git") == "ssh://git.example/a@b.git"
+    assert without_user("/srv/src/a@b") == "/srv/src/a@b"
+    job = Job("source", "mooncake", {"from": "https://tiger@git.example/a.git", "version": "v1"})
+    assert "tiger" not in job.what
+    assert "git.example/a.git" in job.what

@@ -19,6 +19,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.passport impor
     outline,
     passport_of,
     same,
+    with_leaving,
     with_stale,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.planned import instances_of, services_of
@@ -81,6 +82,24 @@ def test_what_still_runs_as_it_did_is_not_claimed_to_be_new() -> None:
     mixed = with_stale(after, before, ["p2"])
     assert [item["facts"]["args.--shutdown-timeout"] for item in mixed["instances"]] == ["21", "20", "21", "21"]
     assert [item["name"] for item in with_stale(after, None, ["p2"])["instances"]] == ["p1", "d1", "d2"]
+
+
+def test_a_topology_that_is_not_proven_as_a_whole_is_none_to_go_back_to() -> None:
+    before = {**passport(wide()), "topology": {"text": "before"}}
+    assert with_stale(passport(wide()), before, ["p1"])["topology"] == {"text": "before"}
+    assert with_stale(passport(wide()), before, [])["topology"] == passport(wide())["topology"]
+    assert with_stale(passport(wide()), None, ["p1"])["topology"] == passport(wide())["topology"]
+
+
+def test_what_left_the_plan_is_known_until_it_is_removed() -> None:
+    small = wide()
+    small["decode"] = small["decode"][:1]
+    leaving = with_leaving(passport(small), passport(wide()))
+    assert [item["name"] for item in leaving["instances"]][-1] == "d2"
+    _cluster, instances, _services = planned(small)
+    assert [item["name"] for item in compare(leaving, instances).removed] == ["d2"]
+    assert with_leaving(passport(wide()), None) == passport(wide())
+    assert with_leaving(passport(wide()), passport(wide())) == passport(wide())
 
 
 def test_compare_with_the_same_plan() -> None:

@@ -266,6 +266,32 @@ def test_the_only_ones_of_their_kind() -> None:
     assert (wave["downtime"], wave["min_healthy"]) == (True, {"prefill": 0, "decode": 0})
 
 
+def test_one_that_serves_is_not_sought_at_another_address() -> None:
+    world = World(cluster())
+    world.differing = {}
+    moving = next(item for item in world.instances if item["name"] == "d2")
+    moving["api_urls"] = ["http://192.0.2.22:8200"]
+    world.addresses = {"d2": {"api_urls": ["http://192.0.2.22:8201"]}}
+    roll = world.plan()
+    assert rules(roll) == [("address-changed", "d2")]
+    assert "serves at http://192.0.2.22:8201 and is planned at http://192.0.2.22:8200" in roll.summary
+    assert world.plan(only="prefill").refusals == ()
+    assert world.plan(downtime=True).refusals == ()
+    world.states["d2"].out = True
+    assert world.plan().refusals == ()
+
+
+def test_what_was_never_started_is_left_to_others() -> None:
+    world = World(cluster(2, 3))
+    world.states["d3"] = State([False], outdated=False, healthy=False)
+    world.installed = {"d3": False}
+    roll = world.plan()
+    assert names(roll) == [["p1"], ["d1"], ["p2"], ["d2"]]
+    assert "d3 was never started, which is not a roll's to do: scale.yml or site.yml starts it." in roll.notes
+    world.installed = {}
+    assert ["d3"] in names(world.plan())
+
+
 def test_downtime_is_only_taken_where_it_has_to_be() -> None:
     roll = World(cluster(1, 3)).plan(downtime=True)
     assert [(wave["instances"], wave["downtime"]) for wave in waves(roll)] == [

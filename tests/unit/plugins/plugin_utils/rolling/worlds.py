@@ -65,6 +65,10 @@ class World:
     # a passport of before, in which these facts differ from the plan
     differing: dict[str, Any] = field(default_factory=lambda: {"args.--max-num-seqs": "2"})
     passport: bool = True
+    # by instance, in the passport
+    addresses: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # by instance, whether its units are there; by default they are
+    installed: dict[str, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for item in self.instances:
@@ -83,13 +87,17 @@ class World:
             state = self.states[item["name"]]
             for process, active in zip(item["processes"], state.active, strict=True):
                 if process["host"] in running:
-                    told = {"active": active, "outdated": active and state.outdated, "installed": True}
+                    told = {"active": active, "outdated": active and state.outdated}
+                    told["installed"] = self.installed.get(item["name"], True)
                     running[process["host"]].append({"name": process["name"], **told})
         health = [
             {"name": item["name"], "healthy": self.states[item["name"]].healthy, "problems": []}
             for item in self.instances
         ]
-        before = [{**item, "facts": {**item["facts"], **self.differing}} for item in self.instances]
+        before = [
+            {**item, "facts": {**item["facts"], **self.differing}, **self.addresses.get(item["name"], {})}
+            for item in self.instances
+        ]
         known = Known(
             running=running,
             health=health,
