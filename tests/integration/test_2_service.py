@@ -141,7 +141,7 @@ def test_smoke_fails_when_decode_runs_without_the_connector(first: Play, hosts: 
         assert "decode d1 computed" in only_proof.message
     finally:
         hosts.shell("it-d1", f"mv /root/unit.kept {unit} && systemctl daemon-reload")
-    mended = play("site.yml")
+    mended = play("site.yml", extravars={"roll_downtime": True})
     assert mended.rc == 0, mended.stdout
 
 
