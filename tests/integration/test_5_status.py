@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from .conftest import Lab, Play, Runner
+from .test_2_service import ask, wait_until
 
 FRONT, WATCHER = "mooncake-pd-router.service", "mooncake-pd-router-watch.service"
 ROUTERS = ("mooncake-pd-router-a.service", "mooncake-pd-router-b.service", WATCHER)
@@ -98,6 +99,8 @@ def test_stop_wants_to_be_confirmed(service: Lab, play: Runner) -> None:
 
 
 def test_stop_of_the_only_decode_is_refused(service: Lab, play: Runner) -> None:
+    # killed by the test before; until it is back nothing is lost by its stop
+    wait_until("decode is back", lambda: ask(service, "is it back", limit=5).get("text"), 180)
     done = play("playbooks/stop.yml", extravars={"stop_only": "d1"})
     assert done.rc == 2, done.stdout
     assert "min_healthy" in done.message
