@@ -14,6 +14,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 from urllib.error import HTTPError
+from urllib.request import HTTPDefaultErrorHandler, HTTPErrorProcessor, HTTPHandler, OpenerDirector, Request
 
 from ansible.module_utils.urls import open_url
 
@@ -68,6 +69,17 @@ def completion_of(base: str, raw: bytes) -> Completion:
         raise ApiError(f"{base}{COMPLETIONS} answered 200, but with {shown} instead of a completion") from error
 
 
+def _plain_opener() -> OpenerDirector:
+    opener = OpenerDirector()
+    for handler in (HTTPHandler, HTTPDefaultErrorHandler, HTTPErrorProcessor):
+        opener.add_handler(handler())
+    return opener
+
+
+# open_url makes a TLS context for every question, also for a plain one: 45 ms of CPU where this takes 1.5.
+_PLAIN = _plain_opener()
+
+
 class Client:
     """HTTP without a proxy: those are for the way out, the service is inside."""
 
@@ -83,16 +95,20 @@ class Client:
         headers: Optional[Mapping[str, str]] = None,
         timeout: Optional[float] = None,
     ) -> Any:
+        data = json.dumps(body).encode() if body is not None else None
+        sent = {"User-Agent": "mooncake.pd", "Content-Type": "application/json", **(headers or {})}
+        within = self.timeout if timeout is None else timeout
+        if base.startswith("http://"):
+            return _PLAIN.open(Request(base + path, data, sent), timeout=within)
         return open_url(
             base + path,
-            data=json.dumps(body) if body is not None else None,
-            headers={"Content-Type": "application/json", **(headers or {})},
+            data=data,
+            headers=sent,
             unredirected_headers=["Authorization"],
             method="POST" if body is not None else "GET",
-            timeout=self.timeout if timeout is None else timeout,
+            timeout=within,
             use_proxy=False,
             validate_certs=self.validate_certs,
-            http_agent="mooncake.pd",
         )
 
     def get(self, base: str, path: str, timeout: Optional[float] = None) -> Tuple[int, bytes]:
