@@ -21,6 +21,9 @@ TESTS_bundle := test_bundle.py
 # all parts of the tests, two of them at a time, the longest first
 PARTS := $(addprefix integration-,$(INTEGRATION)) $(addprefix molecule-,$(SCENARIOS)) sanity units oldest-core lint scale
 TARGET_SIDE := tests/unit/plugins/modules/ tests/unit/plugins/module_utils/
+# READY=1: `make test` has set up everything already
+DEV := $(if $(READY),,setup-dev)
+HOSTS := $(if $(READY),,setup-dev test-packages sandbox-environment twin-environment)
 step = @printf '\n=== %(%H:%M:%S)T  %s\n' -1 "$(strip $(1))"
 
 .PHONY: help
@@ -56,7 +59,7 @@ setup-dev:
 test-packages:
 	@tests/tools/packages.sh shellcheck haproxy g++
 
-lint: setup-dev test-packages ## ansible-lint, yamllint, ruff, mypy, shellcheck, changelog
+lint: $(DEV) $(if $(READY),,test-packages) ## ansible-lint, yamllint, ruff, mypy, shellcheck, changelog
 	$(call step,lint)
 	yamllint --strict .
 	ruff check .
@@ -66,18 +69,18 @@ lint: setup-dev test-packages ## ansible-lint, yamllint, ruff, mypy, shellcheck,
 	antsibull-changelog lint
 	ansible-lint -q
 
-sanity: setup-dev ## ansible-test sanity of what users get; lint looks at the tests
+sanity: $(DEV) ## ansible-test sanity of what users get; lint looks at the tests
 	$(call step,ansible-test sanity)
 	tests/tools/ansible_test.sh sanity --exclude tests/ --exclude molecule/
 
-units: setup-dev ## unit tests: what runs on targets with ansible-test, each in a process of its own; the rest with pytest
+units: $(DEV) ## unit tests: what runs on targets with ansible-test, each in a process of its own; the rest with pytest
 	$(call step,ansible-test units)
 	tests/tools/ansible_test.sh units --requirements $(TARGET_SIDE)
 	$(call step,unit tests of the controller side)
 	cd .collections/ansible_collections/mooncake/pd && PYTHONPATH=$(CURDIR)/.collections \
 	python -m pytest tests/unit -q -n 2 $(addprefix --ignore ,$(TARGET_SIDE))
 
-scale: setup-dev ## how plans grow with the hosts; and the tests of the mutation run
+scale: $(DEV) ## how plans grow with the hosts; and the tests of the mutation run
 	$(call step,scale)
 	PYTHONPATH=$(CURDIR)/.collections python -m pytest tests/scale tests/mutation -q
 
@@ -90,18 +93,21 @@ twin-environment: setup-dev ## installations of the NPU twin for the test hosts
 
 molecule: $(addprefix molecule-,$(SCENARIOS)) ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
 
-molecule-%: setup-dev test-packages sandbox-environment twin-environment
+molecule-%: $(HOSTS)
 	$(call step,molecule $*)
 	tests/tools/molecule.sh test --scenario-name $*
 
 integration: $(addprefix integration-,$(INTEGRATION)) ## faults and operation with real parts, through ansible-runner
 
-integration-%: setup-dev test-packages sandbox-environment twin-environment
+integration-%: $(HOSTS)
 	$(call step,integration $*)
 	PYTHONPATH=$(CURDIR)/.collections MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
 	python -m pytest $(addprefix tests/integration/,$(or $(TESTS_$*),$*)) -v --durations=5
 
-test-parts: $(PARTS)
+test-parts: $(addprefix part-,$(PARTS))
+
+part-%:
+	@TIMEFORMAT='=== $* took %0R s, %0U + %0S s of CPU here' && time $(MAKE) --no-print-directory READY=1 $*
 
 test: ## every test; the output of a part comes when it has ended
 	@$(MAKE) setup setup-dev test-packages sandbox-environment twin-environment

@@ -32,7 +32,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {**result, "failed": True, "msg": f"planned_peers: {names!r} is no list of hosts"}
         plans = {str(name): _plan(task_vars.get("hostvars") or {}, str(name)) for name in names}
         if plans:
-            planned = [to_try(plan) for plan in plans.values() if plan is not None]
+            planned = [to_try(plan, task_vars.get("pd_host")) for plan in plans.values() if plan is not None]
             arguments["peers"] = [*(arguments.get("peers") or []), *planned]
         sent = time.time()
         answer = self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars)

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files import FilesError
+from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files import FilesError, refuse_inventory
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.archive import Archive
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.capacity import ratio
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.inventory import NoPlan, Planned
@@ -48,7 +49,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         _validation, options = self.validate_argument_spec(ARGUMENTS)
         try:
             planned = Planned.of(task_vars)
-            last = Archive.of(planned.cluster["name"], options.get("passports")).last()
+            archive = Archive.of(planned.cluster["name"], options.get("passports"))
+            last = archive.last()
+            begun = archive.restart() if options["restart"] else None
         except (NoPlan, FilesError) as error:
             raise AnsibleActionFail(str(error)) from None
         played = frozenset(task_vars.get("ansible_play_hosts_all") or ())
@@ -60,6 +63,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             left_out=planned.left_out(played) if left_out is None else frozenset(left_out),
             passport=last[1] if last else None,
             against=str(last[0]) if last else None,
+            begun=begun,
         )
         roll = plan_roll(planned.instances, known, options)
         result.update(changed=False, coherence=roll.coherence.as_dict(), notes=list(roll.notes))
@@ -70,11 +74,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             return {**result, "failed": True, "msg": roll.summary, "refusals": refusals}
         for line in lines(roll):
             display.display(line)
+        if roll.begins is not None and not self._task.check_mode:
+            try:
+                refuse_inventory(archive.home, task_vars.get("ansible_inventory_sources") or ())
+                archive.begin_restart(roll.begins, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+            except FilesError as error:
+                raise AnsibleActionFail(str(error)) from None
         before = last[1]["instances"] if last else None
         result.update(
             # the hosts of a wave have no pd_instances, and need it for the routers
             instances=[dict(instance) for instance in planned.listed],
             out=sorted(known.out),
+            note=str(archive.note) if options["restart"] else None,
             waves=[
                 {**wave.as_dict(number), "returns": wave.canary and planned.can_return(wave.restart)}
                 for number, wave in enumerate(roll.waves, 1)

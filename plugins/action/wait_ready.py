@@ -50,6 +50,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 raise
             if not answer.get("waiting"):
                 if answer.get("failed"):
+                    other = self._failed_host(host)
+                    if other:
+                        # the ranks of a group do not outlive each other
+                        answer["msg"] = f"stopped waiting: {other} failed (see there). Since then: {answer['msg']}"
                     self._tell_others(host)
                 break
             failed = self._failed_host(host)

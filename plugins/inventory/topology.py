@@ -16,7 +16,8 @@ description:
     is every process with its command, environment, ports and proof of readiness. No host is contacted.
   - Everything that is wrong is reported at once, each finding with its line, what it would break and how to
     mend it.
-  - Groups are C(pd) (all hosts), C(engine), C(prefill), C(decode), C(router), C(master) and C(instance_<name>).
+  - Groups are C(pd) (all hosts), C(engine), C(prefill), C(decode), C(router), C(master), C(etcd) and
+    C(instance_<name>).
   - Every host gets the variable C(pd_host) with its processes, the group C(pd) gets C(pd_cluster), and the group
     C(router) gets C(pd_instances). Look at
     them with C(ansible-inventory --graph) and C(ansible-inventory --host <name>).
@@ -264,6 +265,19 @@ options:
           For V(vllm_ascend) with dp above 1, the port at which the ranks of the group meet. By default 29550 plus
           the lowest device, or 17500 plus the lowest device where transfers draw from there.
         type: int
+      group_port:
+        description:
+          - For V(vllm_ascend) and several hosts, the port of the first host at which the supervisors of the others
+            report. They keep the units of the instance together, as ranks that lost one have to start anew.
+            By default 17600 plus the lowest device, or 29650 plus the lowest device where transfers draw from there.
+          - Whoever can connect to it from the address of a host of the instance can have its units restarted. Keep it
+            as closed to others as O(prefill[].dp_rpc_port), which asks for no key either.
+        type: int
+      group_grace:
+        description: >-
+          For V(vllm_ascend) and several hosts, the seconds without contact to one of them after which the units of
+          the others are stopped. They start again when it is back. 30 by default, at least 5.
+        type: int
       engine_id:
         description: >-
           For V(vllm_ascend), the C(engine_id) of the transfer configuration. Up to 0.11.0 it has to be unique, and
@@ -380,6 +394,52 @@ options:
         description: Port of its metrics and health. Before Mooncake 0.3.13 it listens on all addresses.
         type: int
         default: 9003
+  etcd:
+    description: >-
+      etcd, for the metadata of Mooncake and for masters that stand in for each other. The connectors above work
+      without it. Either O(etcd.hosts) or O(etcd.endpoints) is required. What others have to know of it stands in
+      C(pd_cluster.etcd).
+    type: dict
+    suboptions:
+      hosts:
+        description: >-
+          Hosts that run a member each, keys of O(hosts). Three stand the loss of one, five of two; an even number
+          stands no more than the odd one below it, and warns.
+        type: list
+        elements: str
+        default: []
+      endpoints:
+        description: >-
+          The endpoints of an etcd that is there already, such as V(192.0.2.11:2379). Nothing is installed and nothing
+          is started then.
+        type: list
+        elements: str
+        default: []
+      client_port:
+        description: Port for clients, on the host's address.
+        type: int
+        default: 2379
+      peer_port:
+        description: Port for the other members, on the host's address.
+        type: int
+        default: 2380
+      metrics_port:
+        description: >-
+          Port of metrics and health on the host's address, always without TLS. No key and no value can be read there.
+        type: int
+        default: 2381
+      tls:
+        description:
+          - V(peers) has the members prove themselves to each other by certificates. Clients connect without, because
+            Mooncake can do no other. Its client of etcd knows neither certificates nor passwords
+            (C(mooncake-common/etcd/etcd_wrapper.go), 0.3.7.post2 to 0.3.13), so whoever reaches O(etcd.client_port)
+            may read and change everything in it. Close it to all but the hosts of the cluster.
+          - V(all) asks clients for certificates too. Mooncake cannot connect then, and the plan warns.
+          - V(none) is without TLS. A member keeps the addresses by which it was added, so changing between V(none) and
+            the others needs a new etcd.
+        type: str
+        choices: [none, peers, all]
+        default: peers
   waive:
     description: >-
       Findings that are accepted. Every report shows them with their reason. Warnings can be waived, and errors

@@ -118,7 +118,10 @@ def main() -> None:
             time.sleep(INTERVAL)
             pulls = look.pulls()
     except OSError as error:
-        module.fail_json(msg=f"It is not known whether a decode pulls from here: {error}.")
+        module.fail_json(
+            msg=f"It is not known whether a decode pulls from here: {error}. Mend: let root read /proc/net/tcp and"
+            " tcp6; stop.yml does without this with -e stop_force=true."
+        )
     if not module.check_mode:
         for text in look.unknown:
             module.warn(f"{text}; waited {params['timeout']:g} s, in which a prefill answers every pull")

@@ -19,7 +19,7 @@ options:
   state:
     description:
       - V(proven) keeps the plan as the newest passport, unless it is what the newest one says already. Call it after
-        a proof.
+        a proof. What M(mooncake.pd.roll_plan) has noted of a restart is removed when all of it was restarted.
       - V(latest) returns the newest passport.
       - V(compare) compares the plan with the newest passport.
     type: str
@@ -179,6 +179,49 @@ comparison:
       elements: dict
     removed:
       description: Instances that are only in the passport. Their hosts may not be in the inventory any more.
+      type: list
+      elements: dict
+    leaving:
+      description: The same instances as elements of C(pd_instances), for M(mooncake.pd.router_worker).
+      type: list
+      elements: dict
+    added_hosts:
+      description: Hosts of RV(comparison.added), with what of it is there.
+      type: list
+      elements: dict
+      contains: &hosts
+        name:
+          description: Name of the host.
+          type: str
+        address:
+          description: Its address.
+          type: str
+        instances:
+          description: Names of the instances that it has a part of.
+          type: list
+          elements: str
+        units:
+          description: Units of these on this host, with those of their supervisors.
+          type: list
+          elements: str
+        supervisors:
+          description: Those of RV(comparison.added_hosts[].units) that are supervisors.
+          type: list
+          elements: str
+        bootstrap_urls:
+          description: Where decode asks for these instances, for M(mooncake.pd.kv_drained).
+          type: list
+          elements: str
+    removed_hosts:
+      description: Hosts of RV(comparison.removed), in the same form, by the passport.
+      type: list
+      elements: dict
+      contains: *hosts
+    turned:
+      description:
+        - Instances in RV(comparison.added) of which RV(comparison.removed) has one of the same name, each with C(name),
+          C(kind), and C(before), the kind that was proven. Their units have the same names, so one has to be removed
+          before the other is added.
       type: list
       elements: dict
     changed:

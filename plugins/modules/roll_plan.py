@@ -13,11 +13,12 @@ author:
 description:
   - Says in which order the instances of a cluster are taken out of the router, restarted and put back, so that enough
     of each kind serve at any time; or fails with everything that speaks against it, before anything is touched.
-  - Runs on the controller only, contacts no host and changes nothing. It needs what others found out, that is
+  - Runs on the controller only, contacts no host and changes nothing there. It needs what others found out, that is
     C(instance_running) of every engine host, O(health) and O(out).
   - An instance is taken with all its hosts and ranks. What an earlier run left comes first, that is what is out of the
-    router, down, or runs in part; then a canary of each kind; then the rest, prefill before decode. So a run that was
-    interrupted is resumed by running it again.
+    router, down, or runs in part; then a canary of each kind that runs something else than planned; then the rest, in
+    waves of both kinds, as a decode that is out beside a prefill takes nothing more away. So a run that was interrupted
+    is resumed by running it again.
   - Compares the plan with the last passport of M(mooncake.pd.passport). A change on which prefill and decode have to
     agree, made on both sides, must not let old and new instances meet. The instances then go in two halves, and the
     second half is taken out in the moment in which the first one is put back. Without a passport, and for what is not
@@ -42,7 +43,11 @@ options:
         default all.
     type: raw
   restart:
-    description: Restart also what runs as planned.
+    description:
+      - Restart also what runs as planned.
+      - What runs when that begins is noted in O(passports) as C(restart.json), to be removed after the last wave, see
+        RV(note). A run that was interrupted is so resumed by the same one, also when C(--limit) leaves out a host that
+        is lost; what has been restarted since is not restarted again. Remove the file to begin anew.
     type: bool
     default: false
   batch:
@@ -53,7 +58,7 @@ options:
     type: str
     default: "1"
   canary:
-    description: Most instances of the first wave of each kind; V(0) is no canary.
+    description: Most instances of a kind in the first wave that has it; V(0) is no canary.
     type: int
     default: 1
   min_healthy:
@@ -96,15 +101,15 @@ attributes:
   check_mode:
     description: Can run in check_mode and return changed status prediction without modifying target.
     support: full
-    details: It never changes anything.
+    details: It changes nothing on hosts, and in check mode notes nothing.
   diff_mode:
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     support: none
 notes:
   - >-
     Run it once. Each engine host needs the fact C(instance_running), a list of C({name, instance, active, outdated,
-    installed}) with one entry for each of its planned processes. A host without it counts as unknown, and unknown
-    instances are not rolled.
+    installed, invocation_id}) with one entry for each of its planned processes. A host without it counts as unknown,
+    and unknown instances are not rolled.
   - An instance counts as one that serves when it is healthy and not in O(out).
   - >-
     Rules of RV(refusals): C(setting-invalid), C(only-unknown), C(state-unknown), C(health-unknown), C(limit-splits),
@@ -145,6 +150,11 @@ out:
   returned: success
   type: list
   elements: str
+note:
+  description:
+    - The file that notes what ran when the restart began, to be removed after the last wave. None without O(restart).
+  returned: success
+  type: str
 waves:
   description: The waves in their order. Without any there is nothing to do.
   returned: success

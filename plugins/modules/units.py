@@ -210,6 +210,9 @@ units:
     active_state:
       description: State of systemd after the module (in check mode, before it).
       type: str
+    invocation_id:
+      description: Systemd's id of the start that RV(units[].active_state) is of; empty when it was never started.
+      type: str
     digest:
       description: Digest of the unit file that is wanted; empty for O(state=absent).
       type: str
@@ -222,6 +225,7 @@ units:
       stopped: false
       outdated: false
       active_state: active
+      invocation_id: 0f3d6c1b5a7e4f2c9d8b7a6e5f4c3b2a
       digest: 2f6c1b0c0f1d4f6f5a0f4c0e2b8e9d7c6a5b4c3d2e1f0a9b8c7d6e5f4a3b2c1d
 """
 
@@ -463,6 +467,7 @@ class Units:
                     "stopped": decision == unit_file.STOP,
                     "outdated": decision == unit_file.OUTDATED,
                     "active_state": self.found[name].ActiveState,
+                    "invocation_id": self.found[name].InvocationID,
                     "digest": self.digests.get(name, ""),
                 }
             )

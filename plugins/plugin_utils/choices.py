@@ -22,6 +22,7 @@ KV_WINDOW = 256
 # there, so that its KV ports have to lie above the ephemeral range.
 KV_BASES = (22000, 61000)
 DP_RPC_BASES = (29550, 17500)  # the first is vLLM's own default (vllm/config/parallel.py)
+GROUP_BASES = (17600, 29650)
 MOST_DEVICES = 16
 API_BASES = {PREFILL: 8100, DECODE: 8200}
 
@@ -77,6 +78,16 @@ def dp_rpc_port(instance: Instance, drawn: Spans) -> Choice:
     base, clear = _base(DP_RPC_BASES, MOST_DEVICES, drawn)
     return Choice(
         f"{instance.where}.dp_rpc_port",
+        base + lowest,
+        f"{base} + lowest device {lowest}: {clear}.",
+    )
+
+
+def group_port(instance: Instance, drawn: Spans) -> Choice:
+    lowest = layout.lowest_device(instance)
+    base, clear = _base(GROUP_BASES, MOST_DEVICES, drawn)
+    return Choice(
+        f"{instance.where}.group_port",
         base + lowest,
         f"{base} + lowest device {lowest}: {clear}.",
     )

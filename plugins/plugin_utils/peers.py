@@ -31,6 +31,7 @@ class Peers:
         sides = {kind: [instance.places for instance in topology.side(kind)] for kind in ("prefill", "decode")}
         self.rings = {kind: self._ring(instances) for kind, instances in sides.items()}
         self.ring_of_both = self._ring(chain(*sides.values()))
+        self.ring_of_etcd = self._ring([topology.etcd.hosts] if topology.etcd else [])
         self.heads: dict[str, dict[str, None]] = {}
         for instance in topology.instances:
             for name in instance.places[1:]:
@@ -43,6 +44,8 @@ class Peers:
             if one in kinds:
                 found.update(self._near(host, self.rings[other]))
         found.update(self.heads.get(host, {}))  # which all others of an instance join
+        if "etcd" in kinds:
+            found.update(self._near(host, self.ring_of_etcd))
         if kinds & {"router", "frontend"}:
             found.update(self._near(host, self.ring_of_both))
         if kinds & set(self.rings) and self.topology.master:
@@ -64,13 +67,13 @@ class Peers:
         return {self.names[ring[(first + step) % len(ring)]]: None for step in steps}
 
 
-def to_try(planned: Mapping[str, Any]) -> dict[str, Any]:
-    """What host_info is told of a peer whose plan (pd_host) this is.
+def to_try(planned: Mapping[str, Any], asking: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What host_info is told of a peer whose plan (pd_host) this is; asking is the plan of the host that tries.
 
     The port of every purpose, or the first and the last: a firewall may be open for fewer than there are.
     """
     ports: dict[str, tuple[int, int]] = {}
-    for purpose, low, high in _claimed(planned):
+    for purpose, low, high in _claimed(planned, _kinds(asking) if asking else {"etcd"}):
         first, last = ports.get(purpose, (low, high))
         ports[purpose] = (min(first, low), max(last, high))
     return {
@@ -80,10 +83,15 @@ def to_try(planned: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _claimed(planned: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
-    """(purpose, first, last) of what others may reach."""
+def _kinds(planned: Mapping[str, Any]) -> set[str]:
+    return {process["kind"] for process in planned["processes"]}
+
+
+def _claimed(planned: Mapping[str, Any], asking: set[str]) -> Iterator[tuple[str, int, int]]:
+    """(purpose, first, last) of what others may reach. Members of etcd may be closed to all but each other."""
+    special = {*_SPECIAL, *({"etcd"} - asking)}
     for process in planned["processes"]:
-        if process["kind"] not in _SPECIAL:
+        if process["kind"] not in special:
             for claim in process["claims"]["ports"]:
                 if not claim["address"].startswith("127."):
                     yield claim["purpose"], claim["first"], claim["last"]

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import engine_lock
+from ansible_collections.mooncake.pd.plugins.plugin_utils import etcd as etcds
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
@@ -36,6 +37,9 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
     settings,
     shapes,
     waivers,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
+    etcd as etcd_rules,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
     router as router_rules,
@@ -93,6 +97,7 @@ class Plan:
             **sides,
             "router": [topology.router.host] if topology.router else [],
             "master": [topology.master.host] if topology.master else [],
+            "etcd": list(topology.etcd.hosts) if topology.etcd else [],
             **{f"{placement.INSTANCE_GROUP}{item.name}": list(item.places) for item in topology.instances},
         }
 
@@ -117,6 +122,7 @@ class Plan:
             "abort_timeout": topology.abort_timeout,
             "drain_timeout": topology.drain_timeout,
             "master": self._master(),
+            "etcd": etcds.told(topology, topology.etcd) if topology.etcd else None,
             "router": self._router(),
             "environment": vllm.shared_environment(topology),
             "planned_variables": sorted(settings.unalterable(ENGINES[topology.engine.kind])),
@@ -209,6 +215,7 @@ def build_plan(reading: Reading) -> Plan:
         connector_rules.check_releases(topology, report)
         placement.check_hosts(topology, report)
         placement.check_placement(reading, topology, report)
+        etcd_rules.check_etcd(topology, report)
     if topology and connector:
         shapes.check_shapes(topology, connector, report)
         settings.check_settings(topology, connector, report)
@@ -257,6 +264,8 @@ def _processes(topology: Topology, connector: Connector) -> list[Process]:
         kind: [process.endpoint for process in processes if process.kind == kind and process.endpoint]
         for kind in (PREFILL, DECODE)
     }
+    if topology.etcd:
+        processes += etcds.processes(topology, topology.etcd)
     if topology.master and topology.master.host in topology.hosts:
         processes.append(masters.process(topology, topology.master))
     router = topology.router

@@ -45,7 +45,7 @@ class Endpoint:
 @dataclass(frozen=True)
 class Process:
     name: str
-    kind: str  # prefill | decode | master | router | frontend
+    kind: str  # prefill | decode | supervisor | etcd | master | router | frontend
     host: str
     where: str
     description: str
@@ -53,9 +53,11 @@ class Process:
     environment: Mapping[str, str]  # complete
     timeout_stop: int
     claims: tuple[Claim, ...]
-    health: Health
+    health: Health | None
     lines: tuple[LogLine, ...] = ()
     instance: str | None = None
+    # the instance whose processes on this host a supervisor watches; they are the instance, it is not a part of it
+    supervises: str | None = None
     # of an engine: head and headless with internal data parallelism, else rank; which ranks and devices it serves
     role: str | None = None
     ranks: tuple[int, ...] = ()
@@ -74,6 +76,7 @@ class Process:
             "name": self.name,
             "kind": self.kind,
             "instance": self.instance,
+            "supervises": self.supervises,
             "where": self.where,
             "role": self.role,
             "ranks": list(self.ranks),
@@ -100,6 +103,6 @@ class Process:
                     for line in self.lines
                 ],
                 "ports": [claim.listening() for claim in held],
-                "health": {"url": self.health.url, "json": dict(self.health.json)},
+                "health": {"url": self.health.url, "json": dict(self.health.json)} if self.health else None,
             },
         }

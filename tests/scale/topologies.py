@@ -145,11 +145,14 @@ def counts(raw: Raw) -> dict[str, int]:
     external = raw["engine"]["data_parallel"] == "external"
     binds = "decode" if raw["connector"]["name"] == "MooncakeLayerwiseConnector" else "prefill"
     instances = [*raw["prefill"], *raw["decode"]]
+    units = [one["dp"] if external else _places(one) for one in instances]
+    # where there are several units, a supervisor on each host
+    supervisors = [_places(one) for one, count in zip(instances, units, strict=True) if count > 1]
     return {
         "hosts": len(raw["hosts"]),
         "instances": len(instances),
         # two routers with a front door, and the master
-        "processes": sum(one["dp"] if external else _places(one) for one in instances) + 4,
+        "processes": sum(units) + sum(supervisors) + 4,
         "api": sum(one["dp"] if external else 1 for one in instances),
         "kv": sum(one["dp"] * one["tp"] for one in raw[binds]),
         "dp-rpc": sum(one["dp"] > 1 for one in instances),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import choices as ports_of
-from ansible_collections.mooncake.pd.plugins.plugin_utils import layout, mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils import layout, mooncake, supervisor
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import (
     BESIDE,
@@ -87,6 +87,8 @@ def choices(topology: Topology, instance: Instance) -> tuple[Choice, ...]:
         chosen.append(ports_of.kv_port(instance, _drawn(topology, instance)))
     if instance.dp_rpc_port is None and instance.dp > 1:
         chosen.append(ports_of.dp_rpc_port(instance, _drawn(topology, instance)))
+    if instance.group_port is None and len(instance.places) > 1:
+        chosen.append(ports_of.group_port(instance, _drawn(topology, instance)))
     return tuple(chosen)
 
 
@@ -154,7 +156,10 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         shared=vllm.shared_environment(topology),
     )
     made = tuple(_process(group, part) for part in parts if part.host in topology.hosts)
-    return _bound_together(made) if len(parts) > 1 else made
+    if len(parts) == 1:
+        return made
+    meeting = instance.group_port or ports_of.group_port(instance, _drawn(topology, instance)).value
+    return (*_bound_together(made), *supervisor.processes(topology, instance, made, meeting))
 
 
 def _bound_together(processes: tuple[Process, ...]) -> tuple[Process, ...]:

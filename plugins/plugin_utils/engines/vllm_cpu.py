@@ -17,7 +17,7 @@ BOOTSTRAP_PORT = 8998  # vllm/envs.py@v0.32.0
 # MooncakeBootstrapServer("0.0.0.0", port) whatever VLLM_HOST_IP says (mooncake_connector.py@v0.32.0)
 _BOOTSTRAP_ADDRESS = "0.0.0.0"
 
-UNUSED_KEYS = ("kv_port", "dp_rpc_port", "devices", "engine_id", "data_parallel")
+UNUSED_KEYS = ("kv_port", "dp_rpc_port", "group_port", "group_grace", "devices", "engine_id", "data_parallel")
 PLANNED_VARIABLES = {
     **vllm.RELEASE_VARIABLES,
     "VLLM_HOST_IP": "hosts.<name>.address",

@@ -15,8 +15,15 @@ SCHEMA = 1  # goes up when a key is renamed, removed or means something else
 Document = dict[str, Any]
 
 # start.yml: a wave is proven ready before the next begins
-_WAVE_OF = {"master": "master", "prefill": "prefill", "decode": "decode", "router": "router", "frontend": "router"}
-_WAVES = ("master", "prefill", "decode", "router")
+_WAVE_OF = {
+    "etcd": "etcd",
+    "master": "master",
+    "prefill": "prefill",
+    "decode": "decode",
+    "router": "router",
+    "frontend": "router",
+}
+_WAVES = ("etcd", "master", "prefill", "decode", "router")
 
 
 def document(plan: Plan) -> Document:
@@ -41,10 +48,12 @@ def to_json(content: Document) -> str:
 def start_order(hosts: dict[str, Any]) -> list[dict[str, Any]]:
     """The waves that have something to start; all processes of one instance start together."""
     waves: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in _WAVES}
+    kinds = {process["instance"]: process["kind"] for host in hosts.values() for process in host["processes"]}
     for host in hosts.values():
         for process in host["processes"]:
-            name = process["instance"] or process["name"]
-            members = waves[_WAVE_OF[process["kind"]]]
+            name = process["instance"] or process.get("supervises") or process["name"]
+            # a supervisor starts with what it supervises
+            members = waves[_WAVE_OF[kinds[name] if process.get("supervises") else process["kind"]]]
             member = members.setdefault(name, {"name": name, "hosts": [], "processes": []})
             if host["name"] not in member["hosts"]:
                 member["hosts"].append(host["name"])

@@ -18,7 +18,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.report.markup import M
 # up to so many hosts, instances and kinds of hosts everything lies open; beyond that it can be opened
 _OPEN_HOSTS, _OPEN_ROWS, _OPEN_MAPS = 64, 24, 24
 _TICKS = range(0, MAX_PORT, 10000)
-_SERVICES = ("router", "frontend", "master")
+_SERVICES = ("router", "frontend", "master", "etcd")
 _GOLDEN = 0.618034  # steps of this part of a span never come close to each other early
 
 
@@ -152,7 +152,8 @@ def _hosts(content: Document) -> Markup:
     hues = _hues(content)
     groups: dict[str, list[Markup]] = {}
     for host in content["hosts"].values():
-        kinds = dict.fromkeys("router" if item["kind"] == "frontend" else item["kind"] for item in host["processes"])
+        serving = (item["kind"] for item in host["processes"] if item["kind"] != "supervisor")
+        kinds = dict.fromkeys("router" if kind == "frontend" else kind for kind in serving)
         groups.setdefault(" + ".join(kinds) or "unused", []).append(_host(host, hues))
     if len(content["hosts"]) <= _OPEN_HOSTS:
         cards = [card for group in groups.values() for card in group]

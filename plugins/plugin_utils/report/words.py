@@ -15,7 +15,13 @@ Span = tuple[int, int]
 
 _ANY = ("0.0.0.0", "::")
 _MOST_ROWS = 4  # processes of an instance on one host that are shown apart
-_SERVICES = {"master": "Mooncake master", "router": "router", "frontend": "front door"}
+_SERVICES = {
+    "etcd": "etcd",
+    "master": "Mooncake master",
+    "router": "router",
+    "frontend": "front door",
+    "supervisor": "supervisor",
+}
 
 
 def span(first: int, last: int) -> str:

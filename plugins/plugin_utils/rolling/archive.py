@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where passports lie on the controller: one file each, counted up, the last ones kept."""
+"""Where passports lie on the controller: one file each, counted up, the last ones kept. Beside them lies what ran when
+a restart began that has not ended yet."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files import FilesError, Reports, folder
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.passport import SCHEMA, Passport
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.resuming import Starts
 
 # The number decides which one is the last, for clocks of controllers differ.
+_RESTART = "restart.json"
 _NAME = re.compile(r"([0-9]{4,9})_[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{6}Z\.json")
 
 
@@ -42,6 +45,26 @@ class Archive:
 
     def write(self, path: Path, passport: Passport) -> None:
         Reports.of({path: json.dumps(passport, indent=2) + "\n"}).write()
+
+    def restart(self) -> Any:
+        """What ran when a restart of the cluster began that was not seen to end, and when; None without one."""
+        path = self.note
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise FilesError(f"{path} cannot be read: {error}. Mend: remove it; a restart begins anew then.") from error
+        return told if isinstance(told, dict) and told.get("cluster") == self.cluster else None
+
+    def begin_restart(self, ran: Starts, began: str) -> None:
+        text = json.dumps({"cluster": self.cluster, "began": began, "ran": ran}, indent=2) + "\n"
+        Reports.of({self.note: text}).write()
+
+    @property
+    def note(self) -> Path:
+        """There while a restart goes on, or was interrupted."""
+        return self.home / _RESTART
 
     def surplus(self, keep: int, one_more: bool) -> list[Path]:
         """The oldest of them, beyond those that are kept. one_more: one is about to be written."""

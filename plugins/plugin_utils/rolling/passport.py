@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.process import UNIT_PREFIX
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.capacity import ratio
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.classes import FREE
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.coherence import NONE, Change, changes, worst_of
@@ -91,6 +92,12 @@ class Comparison:
     ratio: dict[str, Any]
 
     @property
+    def turned(self) -> list[dict[str, str]]:
+        """What became one of the other kind: both have the same units, so one is in the way of the other."""
+        before = {item["name"]: item["kind"] for item in self.removed}
+        return [{**_who(item), "before": before[item["name"]]} for item in self.added if item["name"] in before]
+
+    @property
     def verdict(self) -> str:
         worst = worst_of(change for _item, found in self.changed for change in found)
         return FREE if worst == NONE and self.changed else worst
@@ -99,6 +106,10 @@ class Comparison:
         return {
             "added": list(self.added),
             "removed": list(self.removed),
+            "leaving": [_for_routers(item) for item in self.removed],
+            "added_hosts": _by_host(self.added),
+            "removed_hosts": _by_host(self.removed),
+            "turned": self.turned,
             "changed": [
                 {**_who(item), "changes": [change.as_dict() for change in found]} for item, found in self.changed
             ],
@@ -130,6 +141,33 @@ def compare(passport: Passport, instances: Sequence[Mapping[str, Any]]) -> Compa
         unchanged=tuple(new["name"] for _old, new in both if new["name"] not in touched),
         ratio=ratio(instances, passport["instances"]).as_dict(),
     )
+
+
+def _for_routers(item: Mapping[str, Any]) -> dict[str, Any]:
+    """As an element of pd_instances."""
+    told = {key: item[key] for key in ("name", "kind", "shape", "api_urls", "bootstrap_urls")}
+    return {**told, "hosts": _hosts(item)}
+
+
+def _by_host(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What of these instances is on which host, to be removed there: what leaves may be in no plan any more."""
+    found: dict[str, tuple[str, list[Mapping[str, Any]]]] = {}
+    for item in items:
+        for host in item["hosts"]:
+            found.setdefault(host["name"], (host["address"], []))[1].append(item)
+    return [{"name": host, "address": address, **_on_host(host, mine)} for host, (address, mine) in found.items()]
+
+
+def _on_host(host: str, mine: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    # as supervisor.py names them; passports do not tell
+    supervisors = [f"{UNIT_PREFIX}{item['name']}-group.service" for item in mine if len(item["processes"]) > 1]
+    units = [process["unit"] for item in mine for process in item["processes"] if process["host"] == host]
+    return {
+        "instances": [item["name"] for item in mine],
+        "units": [*supervisors, *units],
+        "supervisors": supervisors,
+        "bootstrap_urls": [url for item in mine for url in item["bootstrap_urls"]],
+    }
 
 
 def _who(item: Mapping[str, Any]) -> dict[str, str]:

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.classes import REFUSE, TOGETHER
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.coherence import Coherence, coherence
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.refusals import Refusal, joined, report
-from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.settings import Settings, read_settings
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.resuming import Starts, resume, starts
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.settings import read_settings
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.state import Running, Seen, check_known, look
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.telling import SHOWN, notes, resumed
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.telling import summary as told
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.waves import (
     DOWNTIME,
     Course,
@@ -22,8 +25,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.waves import (
     in_halves,
     one_by_one,
 )
-
-_SHOWN = 8  # changes that a refusal names
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Known:
     left_out: frozenset[str]
     passport: Mapping[str, Any] | None = None
     against: str | None = None  # where the passport lies
+    # what ran, by `ran`, when a restart began that may have been interrupted, and when that was
+    begun: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Roll:
     coherence: Coherence
     notes: tuple[str, ...]
     summary: str
+    begins: Starts | None = None  # what runs now, when a restart begins
 
 
 def plan_roll(instances: Sequence[Mapping[str, Any]], known: Known, options: Mapping[str, Any]) -> Roll:
@@ -57,7 +61,12 @@ def plan_roll(instances: Sequence[Mapping[str, Any]], known: Known, options: Map
     proven = {item["name"]: item["facts"] for item in known.passport["instances"]} if known.passport else None
     verdict = coherence(instances, proven, old, known.against)
     wanted = [item for item in seen if item.name in settings.selected and item.known and not item.new]
-    todo = [item for item in wanted if settings.restart or item.needs]
+    now = starts(instances, {item.name for item in wanted}, known.running)
+    begun = known.begun if settings.restart and known.begun else {}
+    selected = [item.name for item in seen if item.name in settings.selected and not item.new]
+    done = resume(begun.get("ran"), now, selected, [item.name for item in wanted if item.needs])
+    settings = replace(settings, restart=settings.restart - (done or frozenset()))
+    todo = [item for item in wanted if item.name in settings.restart or item.needs]
     course = Course(seen, settings, todo)
     if known.passport and not settings.downtime:
         refusals += _moving(instances, known.passport["instances"], todo)
@@ -66,8 +75,9 @@ def plan_roll(instances: Sequence[Mapping[str, Any]], known: Known, options: Map
         waves=() if refusals else tuple(course.waves),
         refusals=tuple(refusals),
         coherence=verdict,
-        notes=tuple(_notes(seen, todo, known.out)),
-        summary=report(refusals) if refusals else _summary(course.waves, len(instances), settings),
+        notes=(*resumed(done, begun.get("began")), *notes(seen, todo, known.out)),
+        summary=report(refusals) if refusals else told(course.waves, len(instances), settings),
+        begins=now if settings.restart and done is None and not refusals else None,
     )
 
 
@@ -79,7 +89,7 @@ def lines(roll: Roll) -> list[str]:
         serving = ", ".join(f"{count} {kind}" for kind, count in wave.serving.items())
         about = f" ({', '.join(marks)})" if marks else ""
         shown.append(f"  wave {number}{about}: {wave.name}; {serving} serve meanwhile")
-        shown += [f"    {name} {why}" for name, why in list(wave.why.items())[:_SHOWN]]
+        shown += [f"    {name} {why}" for name, why in list(wave.why.items())[:SHOWN]]
     return [*shown, *(f"  note: {note}" for note in roll.notes)]
 
 
@@ -152,8 +162,8 @@ def _reasons(verdict: Coherence) -> str:
     if verdict.unproven:
         passport = "the last passport does not tell" if verdict.against else "there is no passport that tells"
         said.append(f"{passport} what {joined(verdict.unproven)} ran when it was proven")
-    more = len(said) - _SHOWN
-    return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    more = len(said) - SHOWN
+    return "; ".join(said[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _refused(verdict: Coherence) -> Iterator[Refusal]:
@@ -164,40 +174,3 @@ def _refused(verdict: Coherence) -> Iterator[Refusal]:
             f"{change.text()}.",
             f"deploy it as a second cluster beside this one and move the clients there, or {DOWNTIME}.",
         )
-
-
-def _notes(seen: Sequence[Seen], todo: Sequence[Seen], out: frozenset[str]) -> Iterator[str]:
-    touched = {item.name for item in todo}
-    for item in seen:
-        if item.name in touched:
-            continue
-        if item.new:
-            yield f"{item.name} was never started, which is not a roll's to do: scale.yml or site.yml starts it."
-            continue
-        if item.out:
-            yield f"{item.name} is out of the router and stays there, because this run leaves it out."
-        elif len(item.left_out) == len(item.hosts):
-            yield f"{item.name} is left out by --limit."
-        elif item.old:
-            yield f"{item.name} runs something else than planned and is left out by only."
-        if item.healthy is not True and not item.out:
-            state = "is not healthy" if item.healthy is False else "did not say whether it is healthy"
-            why = f" ({joined(item.problems, 2)})" if item.problems else ""
-            yield f"{item.name} {state}{why} and does not count as one that serves."
-    gone = sorted(out - {item.name for item in seen})
-    if gone:
-        yield f"The routers leave out {joined(gone)}, of which the plan knows nothing."
-
-
-def _summary(waves: Sequence[Wave], planned: int, settings: Settings) -> str:
-    if not waves:
-        some = len(settings.selected) < planned
-        who = f"the {len(settings.selected)} selected of {planned}" if some else f"all {planned}"
-        return f"Nothing to do: {who} instances run what is planned and are in the router."
-    shown = "; ".join(wave.name for wave in waves[:_SHOWN])
-    more = f" and {len(waves) - _SHOWN} more" if len(waves) > _SHOWN else ""
-    restarted = sum(len(wave.restart) for wave in waves)
-    return (
-        f"{len(waves)} wave{'s' if len(waves) > 1 else ''} for {sum(len(wave.names) for wave in waves)} of {planned} "
-        f"instances, {restarted} restarted: {shown}{more}."
-    )

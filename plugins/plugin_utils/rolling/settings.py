@@ -21,7 +21,7 @@ _AMOUNT = re.compile(r"([0-9]{1,6})(%?)")
 @dataclass(frozen=True)
 class Settings:
     selected: frozenset[str]  # names of instances
-    restart: bool
+    restart: frozenset[str]  # also when they run as planned
     batch: Mapping[str, int]
     canary: int
     min_healthy: Mapping[str, int]
@@ -37,9 +37,10 @@ def read_settings(options: Mapping[str, Any], instances: Sequence[Mapping[str, A
     least = {kind: _least(options["min_healthy"].get(kind), kind, planned[kind], found) for kind in KINDS}
     if options["canary"] < 0:
         found.append(_invalid("canary", options["canary"], "a number from 0 on"))
+    selected = _selected(options["only"], instances, found)
     settings = Settings(
-        selected=_selected(options["only"], instances, found),
-        restart=options["restart"],
+        selected=selected,
+        restart=selected if options["restart"] else frozenset(),
         batch=batch,
         canary=max(options["canary"], 0),
         min_healthy=least,

@@ -113,7 +113,7 @@ class Course:
         self.waves.append(
             Wave(
                 instances=wave,
-                restart=tuple(item.name for item in wave if restarts or not item.stands),
+                restart=tuple(item.name for item in wave if item.name in restarts or not item.stands),
                 partners=tuple(item.name for item in self.seen if item.name in may_prove),
                 # what an earlier run left out of service is not there to be kept
                 min_healthy={
@@ -121,7 +121,7 @@ class Course:
                     for kind in KINDS
                 },
                 serving=remaining,
-                why={item.name: item.why(restarts) for item in wave},
+                why={item.name: item.why(item.name in restarts) for item in wave},
                 canary=canary,
                 downtime=downtime,
                 hold=hold,
@@ -136,7 +136,8 @@ class Course:
 
 
 def one_by_one(course: Course) -> list[Refusal]:
-    """What serves nobody first, a canary of each kind, then the rest by batches, prefill before decode."""
+    """What serves nobody first, a canary of each kind, then the rest by batches of both kinds: a prefill that is out
+    takes as much away as a prefill and a decode that are."""
     stuck = [kind for kind in KINDS if _stuck(course, kind)]
     refusals = list(_no_partners(course))
     if not course.settings.downtime:
@@ -201,43 +202,47 @@ def _next(course: Course, stuck: Sequence[str]) -> None:
     idle = {kind: [item for item in course.idle() if item.kind == kind] for kind in movable}
     partnered = [kind for kind in movable if idle[kind] and course.count(course.serving, OTHER[kind])]
     if partnered:
-        _take(course, idle[partnered[0]])
+        _take(course, [idle[partnered[0]]])
         return
     if any(idle.values()):
         # nothing of either kind serves: the first of both prove each other
         course.add([item for kind in movable for item in idle[kind][:1]], canary=course.settings.canary > 0)
         return
     for kind in movable:
-        if course.of(kind) and _canary(course, kind):
-            _take(course, course.of(kind))
+        # one that is only restarted has nothing new to show
+        if _canary(course, kind) and any(item.old for item in course.of(kind)):
+            _take(course, [course.of(kind)])
             return
     waiting = [item for kind in stuck for item in course.of(kind)]
     if waiting:
         course.add(waiting, downtime=True)
         return
-    _take(course, next(rest for kind in movable if (rest := course.of(kind))))
+    _take(course, [rest for kind in movable if (rest := course.of(kind))])
 
 
 def _canary(course: Course, kind: str) -> bool:
     return course.settings.canary > 0 and not course.count(course.fresh, kind)
 
 
-def _take(course: Course, candidates: Sequence[Seen]) -> None:
-    """As many as may be out at once, from the front; of one kind, and no two on one host, where they start in turn."""
-    kind = candidates[0].kind
-    canary = _canary(course, kind)
-    most = min(course.settings.batch[kind], course.settings.canary) if canary else course.settings.batch[kind]
-    spare = course.count(course.serving, kind) - course.settings.min_healthy[kind]
+def _take(course: Course, candidates: Sequence[Sequence[Seen]]) -> None:
+    """Of each kind as many as may be out at once, from the front; no two on one host, where they start in turn."""
     chosen: list[Seen] = []
     hosts: set[str] = set()
-    for item in candidates:
-        serves = item.name in course.serving
-        if len(chosen) == most or hosts & {*item.hosts} or (serves and spare < 1):
-            continue
-        chosen.append(item)
-        hosts |= {*item.hosts}
-        spare -= serves
-    course.add(chosen, canary=canary)
+    for of_kind in candidates:
+        kind = of_kind[0].kind
+        most = course.settings.batch[kind]
+        if _canary(course, kind):
+            most = min(most, course.settings.canary)
+        spare = course.count(course.serving, kind) - course.settings.min_healthy[kind]
+        for item in of_kind:
+            serves = item.name in course.serving
+            if most == 0 or hosts & {*item.hosts} or (serves and spare < 1):
+                continue
+            chosen.append(item)
+            hosts |= {*item.hosts}
+            most -= 1
+            spare -= serves
+    course.add(chosen, canary=any(_canary(course, of_kind[0].kind) for of_kind in candidates))
 
 
 def in_halves(course: Course) -> list[Refusal]:

@@ -112,6 +112,7 @@ RULES = {
     "planned-extra-config": _error("the plan alone writes what it decides"),
     "key-without-effect": _error("keys have an effect"),
     "dp-rpc-idle": _warning("keys have an effect"),
+    "group-idle": _warning("keys have an effect"),
     "variable-differs": _error("both ends of a link agree", accept=True),
     # what the releases make of variables and options
     "variable-value": _error("variables have a value that is taken", accept=True),
@@ -143,6 +144,13 @@ RULES = {
     "extra-config-value": _error("keys of extra_config have a value that is taken", accept=True),
     "extra-config-direct": _error("both ends use one transport of Mooncake", accept=True),
     "transfer-config-key": _error("the release knows what the plan writes for the connector"),
+    # etcd
+    "etcd-place": _error("etcd runs on hosts of the plan or elsewhere"),
+    "etcd-hosts": _error("etcd has one member on a host"),
+    "etcd-endpoint": _error("endpoints of etcd can be reached by all hosts"),
+    "etcd-even": _warning("etcd has an odd number of members"),
+    "etcd-many": _warning("etcd has seven members at most"),
+    "etcd-tls": _warning("etcd takes connections of Mooncake"),
     # the router
     "router-kind": _error("the router speaks the connector's contract"),
     "router-backends": _error("there are two router processes"),

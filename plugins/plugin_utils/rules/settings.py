@@ -97,6 +97,14 @@ def _check_idle_keys(
             "has no effect: an instance with dp 1 has no ranks that meet.",
             "remove the key, or set dp.",
         )
+    for name in ("group_port", "group_grace"):
+        if getattr(instance, name) is not None and len(instance.places) == 1 and name not in idle:
+            report.warning(
+                "group-idle",
+                f"{instance.where}.{name}",
+                "has no effect: supervisors of one host connect to nobody.",
+                "remove the key, or set hosts.",
+            )
 
 
 def _check_arguments(where: str, arguments: Sequence[str], report: Report) -> None:

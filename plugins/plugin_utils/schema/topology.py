@@ -104,6 +104,8 @@ class Instance:
     bootstrap_port: int | None = key("port", None)
     kv_port: int | None = key("port", None)
     dp_rpc_port: int | None = key("port", None)
+    group_port: int | None = key("port", None)
+    group_grace: int | None = key("integer", None, least=5)
     engine_id: str | None = key("text", None)
     kv_load_failure_policy: str | None = key("text", None, choices=("fail", "recompute"))
     args: tuple[str, ...] = key("words", ())
@@ -144,6 +146,17 @@ class Master:
 
 
 @dataclass(frozen=True)
+class Etcd:
+    where: str
+    hosts: tuple[str, ...] = key("names", ())
+    endpoints: tuple[str, ...] = key("names", ())
+    client_port: int = key("port", 2379)
+    peer_port: int = key("port", 2380)
+    metrics_port: int = key("port", 2381)
+    tls: str = key("text", "peers", choices=("none", "peers", "all"))
+
+
+@dataclass(frozen=True)
 class Topology:
     source: str
     plugin: str = key("text", choices=("mooncake.pd.topology",), hint="Ansible finds the plugin by it")
@@ -162,6 +175,7 @@ class Topology:
     drain_timeout: int = key("integer", 20, least=0)
     router: Router | None = key("section", None, section=Router)
     master: Master | None = key("section", None, section=Master)
+    etcd: Etcd | None = key("section", None, section=Etcd)
     waive: tuple[Waiver, ...] = key("sections", (), section=Waiver)
 
     @property

@@ -45,13 +45,15 @@ def document(seen: Seen) -> Document:
         *_strays(seen),
     ]
     wrong = {each.name for each in problems if each.severity == ERROR}
+    # supervisors of one instance have one name
+    ill = {(each.name, each.host) for each in problems if each.severity == ERROR}
     lost = {host for host in seen.absent if not seen.left_out(host)}
     for one in told:
         healthy = one["health"] == instances.HEALTHY
         one["ok"] = healthy and one["name"] not in wrong and not lost & set(one["hosts"])
     for one in services_told:
         healthy = one["health"] in (instances.HEALTHY, None)
-        one["ok"] = healthy and one["name"] not in wrong and one["host"] not in lost
+        one["ok"] = healthy and (one["name"], one["host"]) not in ill and one["host"] not in lost
     errors = sum(each.severity == ERROR for each in problems)
     return {
         "schema": SCHEMA,

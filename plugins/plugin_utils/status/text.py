@@ -137,6 +137,9 @@ def _tokens(group: Sequence[dict[str, Any]]) -> str:
 def _services(content: Document) -> Iterator[Line]:
     rows = []
     for service in content["services"]:
+        # there is one on every host of a group, and what it is for shows in the instances
+        if service["kind"] == "supervisor" and service["ok"]:
+            continue
         row = {
             "instance": one_line(service["name"]),
             "kind": service["kind"],

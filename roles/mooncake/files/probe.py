@@ -6,9 +6,10 @@
 Standard input: JSON {mode: wheel | source | installed, path, version, installed_version: "" or the user's word for it,
 packages: names that are right, prove: [engine, store, master]}. Standard output: JSON {installed: {name: version},
 manifest: {version, digest} | null, told: the master's word, version_problems, proof_problems, foreign, python,
-base_python, glibc}.
+base_python, glibc, running}.
 
-version_problems is about what is installed, proof_problems about whether it works in this environment.
+version_problems is about what is installed, proof_problems about whether it works in this environment. running are the
+processes of path, as far as they can be seen, where something there may have to be replaced.
 """
 
 from __future__ import annotations
@@ -283,6 +284,26 @@ def proof_problems(
     return problems + writable_by_all(own + files)
 
 
+def running(path: str, proc: str = "/proc") -> list[str]:
+    """Processes that run or have loaded a file under path, as they were called. An engine may call itself otherwise."""
+    below_it = path.rstrip("/") + "/"
+    found = []
+    for pid in sorted(filter(str.isdigit, os.listdir(proc)), key=int):
+        words = content(f"{proc}/{pid}/cmdline").split("\0")
+        if words[0].startswith(below_it) or f" {below_it}" in content(f"{proc}/{pid}/maps"):
+            found.append(f"pid {pid}: {' '.join(words[:3]).strip()}")
+    return found
+
+
+def content(path: str) -> str:
+    """Of a file of /proc; empty when the process is gone or is somebody else's."""
+    try:
+        with open(path, "rb") as source:
+            return source.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def probe(asked: dict[str, Any]) -> dict[str, Any]:
     path = asked["path"]
     manifest = manifest_of(path)
@@ -296,6 +317,7 @@ def probe(asked: dict[str, Any]) -> dict[str, Any]:
         "python": None,
         "base_python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "glibc": platform.libc_ver()[1],
+        "running": [],
     }
     python = next((p for p in (f"{path}/bin/python", f"{path}/bin/python3") if os.path.lexists(p)), None)
     if python is None:
@@ -321,6 +343,9 @@ def probe(asked: dict[str, Any]) -> dict[str, Any]:
         found["version_problems"] = source_problems(path, manifest, found["installed"], asked["version"])
     else:
         found["version_problems"] = installed_problems(asked, found, manifest, answer["folder"])
+    # a wheel of the right version stays; of a build its digest decides, which is not known here
+    if asked["mode"] == "source" or (asked["mode"] == "wheel" and found["version_problems"]):
+        found["running"] = running(path)
     if not found["version_problems"]:
         files = [os.path.join(path, entry["path"]) for entry in manifest["files"]] if manifest else []
         found["proof_problems"] = proof_problems(asked, answer, python, found, files)

@@ -146,3 +146,42 @@ def test_each_known_library_has_its_advice(name, advice):
 def test_libraries_with_one_way_out_share_a_sentence():
     texts = probe.with_advice(["libascendcl.so", "libnuma.so.1", "libmetadef.so"])
     assert [text.split(" (")[0] for text in texts] == ["missing libascendcl.so, libmetadef.so", "missing libnuma.so.1"]
+
+
+def test_what_runs_from_it_is_told_whatever_it_calls_itself(venv, package, tmp_path):
+    """One is called by its path, one has only loaded a file of it."""
+    python = str(venv / "bin" / "python")
+    library = package / "engine.so"
+    library.write_bytes(b"\0" * 4096)
+    loads = (
+        "import mmap, sys\n"
+        "file = open(sys.argv[1], 'rb')\n"
+        "held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)\n"
+        "input('1')"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with (
+        subprocess.Popen([python, "-c", "input('1')"], **pipes) as called,
+        subprocess.Popen(
+            ["python-of-another-name", "-c", loads, str(library)], executable=sys.executable, **pipes
+        ) as loaded,
+    ):
+        for process in (called, loaded):
+            assert process.stdout.read(1) == b"1"
+        found = ask(venv, version="0.3.12")["running"]
+        assert ask(venv)["running"] == []  # it stays
+        assert {text.split()[1] for text in found} == {f"{called.pid}:", f"{loaded.pid}:"}
+        assert probe.running(str(tmp_path)) == []
+        # a folder whose name begins with the same letters
+        assert probe.running(str(venv)[:-1]) == []
+        for process in (called, loaded):
+            process.communicate(b"\n")
+    library.unlink()
+    assert ask(venv, version="0.3.12")["running"] == []
+
+
+def test_of_what_is_only_looked_at_nothing_is_asked(venv, package, monkeypatch):
+    monkeypatch.setattr(probe, "running", lambda path: [path])
+    question = {"installed_version": "", "path": str(venv), "version": "0.3.12", "packages": [NPU], "prove": []}
+    assert probe.probe({"mode": "installed", **question})["running"] == []
+    assert probe.probe({"mode": "source", **question})["running"] == [str(venv)]

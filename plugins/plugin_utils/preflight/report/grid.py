@@ -19,7 +19,7 @@ SYMBOLS = {"error": "\N{MULTIPLICATION X}", "warning": "!", "notice": "i", "good
 
 _LONGEST = 26  # characters of a name where hosts stand close together
 _MOST_ROWS = 64  # hosts; more of them stand in columns and close together
-_KINDS = ("prefill", "decode", "router", "master")
+_KINDS = ("prefill", "decode", "router", "master", "etcd")
 _MEANINGS = {"error": "error", "warning": "warning", "notice": "notice", "good": "nothing found"}
 
 # host -> family -> severity -> how many
@@ -67,7 +67,7 @@ def grid(content: Document, anchors: Mapping[str, str]) -> Markup:
 
 def kind(host: Mapping[str, Any]) -> str:
     """What the hosts of a group have in common; the front door belongs to the router."""
-    kinds = dict.fromkeys("router" if item == "frontend" else item for item in host["kinds"])
+    kinds = dict.fromkeys("router" if item == "frontend" else item for item in host["kinds"] if item != "supervisor")
     return words.one_line(" + ".join(sorted(kinds, key=_rank))) or "unused"
 
 

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.mooncake.pd.plugins.action import passport
+from ansible_collections.mooncake.pd.plugins.module_utils.pd_instances import INSTANCE_OPTIONS
 from ansible_collections.mooncake.pd.plugins.modules import passport as manual
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.rolling.run_variables import variables
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.rolling.test_passport import wide
@@ -155,6 +156,13 @@ def test_compare(shown: Shown) -> None:
     assert found["changed"] is False
     assert [item["name"] for item in found["comparison"]["removed"]] == ["p2", "d2"]
     assert found["comparison"]["ratio"]["now"]["prefill"] == 1
+
+
+def test_what_leaves_as_the_routers_take_it(shown: Shown) -> None:
+    run("proven")
+    (one, other) = run("compare", cpu())["comparison"]["leaving"]
+    assert (one["name"], one["hosts"], one["bootstrap_urls"]) == ("p2", ["p2"], ["http://192.0.2.12:8998"])
+    assert set(other) == set(INSTANCE_OPTIONS["options"])
 
 
 def test_where_it_may_not_lie(shown: Shown, tmp_path: Path) -> None:

@@ -72,19 +72,19 @@ def proven(home: Path) -> None:
 def test_waves(shown: Shown) -> None:
     proven(Path("passport/lab"))
     result = run(running(*NAMES), batch=1, min_healthy={"prefill": 1})
-    assert [wave["instances"] for wave in result["waves"]] == [["p1"], ["d1"], ["p2"], ["d2"]]
-    assert [wave["number"] for wave in result["waves"]] == [1, 2, 3, 4]
+    assert [wave["instances"] for wave in result["waves"]] == [["p1"], ["d1"], ["p2", "d2"]]
+    assert [wave["number"] for wave in result["waves"]] == [1, 2, 3]
     assert result["changed"] is False
     assert result["coherence"]["verdict"] == "free"
     assert result["coherence"]["against"] == str(Path("passport/lab/0001_2030-01-01T000000Z.json").absolute())
     assert result["ratio"]["text"] == "P:D is 2 prefill to 2 decode, 1:1 (workers 2 to 2)."
-    assert shown[0] == "4 waves for 4 of 4 instances, 4 restarted: p1; d1; p2; d2."
+    assert shown[0] == "3 waves for 4 of 4 instances, 4 restarted: p1; d1; p2, d2."
 
 
 def test_another_folder_of_passports(shown: Shown, tmp_path: Path) -> None:
     proven(tmp_path / "elsewhere")
     assert len(run(running(*NAMES))["waves"]) == 2
-    assert len(run(running(*NAMES), passports=str(tmp_path / "elsewhere"))["waves"]) == 4
+    assert len(run(running(*NAMES), passports=str(tmp_path / "elsewhere"))["waves"]) == 3
 
 
 def test_nothing_to_do(shown: Shown) -> None:
@@ -124,7 +124,7 @@ def test_what_the_plays_before_found_out_is_taken_by_default(shown: Shown) -> No
         "roll_routers": {"out": ["p2"]},
     }
     result = run(running(*NAMES), seen=found, health=None, mix=True)
-    assert [wave["name"] for wave in result["waves"]] == ["p2", "d1", "p1", "d2"]
+    assert [wave["name"] for wave in result["waves"]] == ["p2", "d1", "p1, d2"]
     nothing = run(running(*NAMES), health=None, mix=True)["refusals"]
     assert [item["where"] for item in nothing if item["rule"] == "health-unknown"] == list(NAMES)
 
@@ -179,3 +179,39 @@ def test_what_is_returned_is_documented(shown: Shown) -> None:
 def with_passport() -> Any:
     proven(Path("passport/lab"))
     return run(running(*NAMES))
+
+
+def starts(*ids: str) -> dict[str, Any]:
+    told = running(*NAMES, outdated=False)
+    for name, start in zip(NAMES, ids, strict=True):
+        told[name][0]["invocation_id"] = start
+    return told
+
+
+def test_restart_is_noted(shown: Shown) -> None:
+    """What was restarted before the interruption is not due again, and check mode notes nothing."""
+    note = Path("passport/lab/restart.json")
+    first = run(starts("a", "b", "c", "d"), restart=True)
+    assert len(first["waves"]) == 2
+    assert first["note"] == str(note.absolute())
+    assert run(starts("a", "b", "c", "d"))["note"] is None
+    assert json.loads(note.read_text())["ran"]["p2"] == {"p2": "b"}
+    again = run(starts("x", "b", "y", "d"), restart=True)
+    assert [wave["name"] for wave in again["waves"]] == ["p2, d2"]
+    assert json.loads(note.read_text())["ran"]["p1"] == {"p1": "a"}
+    assert len(run(starts("x", "w", "y", "z"), restart=True)["waves"]) == 2
+
+
+def test_damaged_note_of_a_restart(shown: Shown) -> None:
+    note = Path("passport/lab/restart.json")
+    note.parent.mkdir(parents=True)
+    note.write_text("{")
+    assert run(running(*NAMES, outdated=False))["waves"] == []
+    with pytest.raises(AnsibleActionFail, match=r"restart\.json cannot be read.*Mend: remove it"):
+        run(running(*NAMES), restart=True)
+
+
+def test_check_mode_notes_no_restart(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "check_mode", True)
+    assert len(run(starts("a", "b", "c", "d"), restart=True)["waves"]) == 2
+    assert not Path("passport").exists()

@@ -136,3 +136,15 @@ def test_hosts_that_go_on_without_the_failed_one_are_left_alone(
 ) -> None:
     run([DIED], monkeypatch, host="h2", task=Task(**task))
     assert run([waiting(10, "x"), READY], monkeypatch, task=Task(**task))[0] == READY
+
+
+def test_who_failed_first_is_said_where_the_rest_of_the_group_ends(
+    shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def while_waiting() -> dict[str, Any]:
+        run([DIED], monkeypatch, host="h2")
+        return dict(DIED, msg="p1 was ended")
+
+    result, _asked = run([while_waiting], monkeypatch)
+    assert result["msg"] == "stopped waiting: h2 failed (see there). Since then: p1 was ended"
+    assert result["failed"]

@@ -129,6 +129,7 @@ def test_first_start_starts_all_in_one_call_and_the_second_changes_nothing(
     assert answer["changed"]
     assert told(answer, "started") == [P1, P2]
     assert [unit["active_state"] for unit in answer["units"]] == ["active", "active"]
+    assert [unit["invocation_id"] for unit in answer["units"]] == ["c" * 32] * 2
     assert systemd.calls == ["daemon-reload", f"enable {P1} {P2}", f"start {P1} {P2}"]
     assert (systemd.units / P1).stat().st_mode & 0o777 == 0o644
     assert [entry["before"] for entry in answer["diff"]] == ["", ""]

@@ -63,6 +63,19 @@ def _move(raw, old, new):
 
 
 # what is changed in a good topology -> what has to be found
+def metadata():
+    """A router, a master and etcd on three hosts."""
+    raw = cpu()
+    raw["etcd"] = {"hosts": ["control", "p1", "d1"]}
+    return raw
+
+
+def outside():
+    raw = cpu()
+    raw["etcd"] = {"endpoints": ["192.0.2.77:2379", "http://192.0.2.78:2379"]}
+    return raw
+
+
 FAULTS = {
     "an unknown connector": (
         cpu,
@@ -96,6 +109,70 @@ FAULTS = {
         ("host-unknown", "router.host"),
     ),
     "an unknown host of the master": (cpu, lambda raw: raw["master"].update(host="x"), ("host-unknown", "master.host")),
+    "an unknown host of etcd": (
+        metadata,
+        lambda raw: raw["etcd"]["hosts"].__setitem__(1, "p9"),
+        ("host-unknown", "etcd.hosts[1]"),
+    ),
+    "etcd on a host twice": (
+        metadata,
+        lambda raw: raw["etcd"]["hosts"].__setitem__(1, "control"),
+        ("etcd-hosts", "etcd.hosts"),
+    ),
+    "etcd with an even number of members": (
+        metadata,
+        lambda raw: raw["etcd"]["hosts"].pop(),
+        ("etcd-even", "etcd.hosts"),
+    ),
+    "etcd on nine hosts": (
+        metadata,
+        lambda raw: (
+            raw["hosts"].update({f"e{n}": {"address": f"192.0.2.{100 + n}"} for n in range(9)}),
+            raw["etcd"].update(hosts=[f"e{n}" for n in range(9)]),
+        ),
+        ("etcd-many", "etcd.hosts"),
+    ),
+    "etcd nowhere": (metadata, lambda raw: raw["etcd"].clear(), ("etcd-place", "etcd")),
+    "etcd here and elsewhere": (
+        metadata,
+        lambda raw: raw["etcd"].update(endpoints=["192.0.2.77:2379"]),
+        ("etcd-place", "etcd"),
+    ),
+    "a port of etcd that a process has": (
+        metadata,
+        lambda raw: raw["etcd"].update(metrics_port=9003),
+        ("port-overlap", "master.metrics_port"),
+    ),
+    "etcd with certificates for clients": (
+        metadata,
+        lambda raw: raw["etcd"].update(tls="all"),
+        ("etcd-tls", "etcd.tls"),
+    ),
+    "an endpoint with certificates": (
+        outside,
+        lambda raw: raw["etcd"].update(endpoints=["https://192.0.2.77:2379"]),
+        ("etcd-tls", "etcd.endpoints"),
+    ),
+    "an endpoint without a port": (
+        outside,
+        lambda raw: raw["etcd"]["endpoints"].__setitem__(0, "192.0.2.77"),
+        ("etcd-endpoint", "etcd.endpoints[0]"),
+    ),
+    "an endpoint that is every host's own": (
+        outside,
+        lambda raw: raw["etcd"]["endpoints"].__setitem__(1, "localhost:2379"),
+        ("etcd-endpoint", "etcd.endpoints[1]"),
+    ),
+    "an endpoint that is no address of one host": (
+        outside,
+        lambda raw: raw["etcd"]["endpoints"].__setitem__(1, "http://0.0.0.0:2379"),
+        ("etcd-endpoint", "etcd.endpoints[1]"),
+    ),
+    "a port of an etcd that is there already": (
+        outside,
+        lambda raw: raw["etcd"].update(client_port=12379),
+        ("key-without-effect", "etcd.client_port"),
+    ),
     "a host that does nothing": (
         cpu,
         lambda raw: raw["hosts"].update(spare={"address": "192.0.2.99"}),
@@ -603,6 +680,11 @@ FAULTS = {
         dense,
         lambda raw: raw["prefill"][0].update(dp_rpc_port=12321),
         ("dp-rpc-idle", "prefill[0].dp_rpc_port"),
+    ),
+    "a port for supervisors on one host": (
+        ascend,
+        lambda raw: raw["prefill"][0].update(group_port=17600),
+        ("group-idle", "prefill[0].group_port"),
     ),
     "a network that only one side knows": (
         ascend,

@@ -52,6 +52,7 @@ def test_cluster():
         "abort_timeout": 480,
         "drain_timeout": 20,
         "master": {"host": "control", "address": "192.0.2.10", "rpc_port": 17051, "metrics_port": 9003},
+        "etcd": None,
         "router": {
             "kind": "vllm_router",
             "contract": "mooncake",
@@ -139,6 +140,7 @@ def test_groups():
         "decode": ["d1"],
         "router": ["control"],
         "master": [],
+        "etcd": [],
         "instance_p1": ["p1"],
         "instance_d1": ["d1"],
         "instance_d2": ["d1"],
@@ -152,7 +154,7 @@ def test_host():
     assert hostvars["pd_host"]["pools"] == [{"purpose": "transfer-rpc", "first": 15000, "last": 17000}]
     (process,) = hostvars["pd_host"]["processes"]
     assert set(process) == {
-        *("name", "kind", "instance", "where", "role", "ranks", "devices", "unit", "claims", "ready")
+        *("name", "kind", "instance", "supervises", "where", "role", "ranks", "devices", "unit", "claims", "ready")
     }
 
 

@@ -205,7 +205,7 @@ def test_variables_on_which_both_ends_agree(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["all", "ungrouped", "pd", "engine", "prefill", "decode", "router", "master", "instance_p1"]
+    "name", ["all", "ungrouped", "pd", "engine", "prefill", "decode", "router", "master", "etcd", "instance_p1"]
 )
 def test_names_that_hosts_cannot_have(name):
     raw = ascend()

@@ -69,7 +69,8 @@ def rules(raw: Raw) -> set[tuple[str, str]]:
 
 
 def processes(raw: Raw, host: str) -> dict[str, Raw]:
-    return {process["name"]: process for process in complete(plan(raw), host)}
+    """Those that serve; see test_supervisor.py for those that watch them."""
+    return {process["name"]: process for process in complete(plan(raw), host) if process["kind"] != "supervisor"}
 
 
 def complete(built: Plan, host: str) -> list[Raw]:

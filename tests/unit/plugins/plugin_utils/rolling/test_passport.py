@@ -23,7 +23,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.passport impor
     with_stale,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.planned import instances_of, services_of
-from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import cpu, plan
+from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, cpu, plan
 
 TEXT = "name: lab\nengine_environment: {HF_TOKEN: tiger}\n"
 
@@ -152,6 +152,42 @@ def test_compare_an_instance_of_the_other_kind() -> None:
     found = compared(wide(), after)
     assert [(item["name"], item["kind"]) for item in found["added"]] == [("d2", "prefill")]
     assert [(item["name"], item["kind"]) for item in found["removed"]] == [("d2", "decode")]
+    assert found["turned"] == [{"name": "d2", "kind": "prefill", "before": "decode"}]
+    assert compared(wide(), cpu())["turned"] == compared(cpu(), wide())["turned"] == []
+
+
+def test_what_is_to_be_removed_on_a_host() -> None:
+    """Each host hears of its own instances only."""
+    added = {host["name"]: host for host in compared(cpu(), wide())["added_hosts"]}
+    assert list(added) == ["p2", "d2"]
+    assert added["p2"] == {
+        **{"name": "p2", "address": "192.0.2.12", "instances": ["p2"], "supervisors": []},
+        **{"units": ["mooncake-pd-p2.service"], "bootstrap_urls": ["http://192.0.2.12:8998"]},
+    }
+    assert added["d2"]["bootstrap_urls"] == []
+    removed = compared(wide(), cpu())["removed_hosts"]
+    assert {host["name"]: host for host in removed} == added
+
+
+def test_supervisors_are_removed_with_what_they_watch() -> None:
+    """The passport does not tell of them."""
+    more = ascend()
+    more["engine"]["data_parallel"] = "external"
+    more["hosts"]["npu2"]["interface"] = "eth1"
+    more["decode"] = [
+        {"name": "d1", "host": "npu2", "tp": 1, "dp": 2, "devices": [0, 1]},
+        {"name": "d2", "hosts": ["npu1", "npu2"], "tp": 1, "dp": 2, "devices": [8]},
+    ]
+    less = {**more, "decode": more["decode"][:1]}
+    for hosts in (compared(less, more)["added_hosts"], compared(more, less)["removed_hosts"]):
+        assert [host["instances"] for host in hosts] == [["d2"], ["d2"]]
+        for host in hosts:
+            planned_here = plan(more).hostvars(host["name"])["pd_host"]["processes"]
+            own = [process for process in planned_here if "d2" in (process["instance"], process["supervises"])]
+            assert sorted(host["units"]) == sorted(process["unit"]["name"] for process in own)
+            watching = [process["unit"]["name"] for process in own if process["supervises"]]
+            assert host["supervisors"] == watching == ["mooncake-pd-d2-group.service"]
+            assert len(host["units"]) == 2
 
 
 def test_compare_a_unit_whose_digest_alone_differs() -> None:

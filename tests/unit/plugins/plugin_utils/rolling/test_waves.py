@@ -26,6 +26,7 @@ from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.rolling.wor
 
 TOGETHER = {"engine.version": "0.31.0"}
 REFUSE = {"model.served_name": "other"}
+PAIRS = (("p1", "prefill", "a"), ("p2", "prefill", "b"), ("d1", "decode", "a"), ("d2", "decode", "b"))
 
 
 def down() -> State:
@@ -39,19 +40,20 @@ def current(**more: Any) -> State:
 # ---- the order
 
 
-def test_a_canary_of_each_kind_then_prefill_before_decode() -> None:
-    roll = World(cluster(3, 3)).plan()
-    assert names(roll) == [["p1"], ["d1"], ["p2"], ["p3"], ["d2"], ["d3"]]
-    assert [wave["canary"] for wave in waves(roll)] == [True, True, False, False, False, False]
+def test_a_canary_of_each_kind_then_both_kinds_together() -> None:
+    roll = World(cluster(3, 4)).plan()
+    assert names(roll) == [["p1"], ["d1"], ["p2", "d2"], ["p3", "d3"], ["d4"]]
+    assert [wave["canary"] for wave in waves(roll)] == [True, True, False, False, False]
+    assert waves(roll)[2]["serving"] == {"prefill": 2, "decode": 3}
 
 
 def test_without_canaries() -> None:
-    assert names(World(cluster(2, 2)).plan(canary=0)) == [["p1"], ["p2"], ["d1"], ["d2"]]
+    assert names(World(cluster(2, 2)).plan(canary=0)) == [["p1", "d1"], ["p2", "d2"]]
 
 
 def test_batches_and_a_larger_canary() -> None:
     roll = World(cluster(6, 5)).plan(batch="50%", canary=2)
-    assert names(roll) == [["p1", "p2"], ["d1", "d2"], ["p3", "p4", "p5"], ["p6"], ["d3", "d4"], ["d5"]]
+    assert names(roll) == [["p1", "p2"], ["d1", "d2"], ["p3", "p4", "p5", "d3", "d4"], ["p6", "d5"]]
 
 
 def test_a_batch_is_cut_to_what_has_to_serve() -> None:
@@ -66,7 +68,7 @@ def test_what_an_earlier_run_left_comes_first() -> None:
     world.states["d2"] = down()
     world.states["d3"] = State([True], outdated=True, healthy=False)
     roll = world.plan()
-    assert names(roll) == [["p3"], ["d2"], ["d3"], ["p1"], ["p2"], ["d1"]]
+    assert names(roll) == [["p3"], ["d2"], ["d3"], ["p1", "d1"], ["p2"]]
     why = {name: text for wave in waves(roll) for name, text in wave["why"].items()}
     assert why == {
         "p3": "is out of the router since an earlier run",
@@ -96,6 +98,11 @@ def test_an_instance_is_taken_with_all_its_hosts() -> None:
     (wave,) = waves(world.plan())
     assert (wave["instances"], wave["hosts"]) == (["d1"], ["n3", "n4"])
     assert wave["why"] == {"d1": "runs in part, without d1-1"}
+
+
+def test_of_two_kinds_on_a_host_one_goes_after_the_other() -> None:
+    world = World([instance(name, kind, host) for name, kind, host in PAIRS])
+    assert names(world.plan(canary=0)) == [["p1", "d2"], ["p2", "d1"]]
 
 
 def test_instances_that_share_a_host_go_one_after_the_other() -> None:
@@ -136,12 +143,12 @@ def test_nothing_to_do() -> None:
     assert world.plan(only="p1").summary.startswith("Nothing to do: the 1 selected of 4 instances")
 
 
-def test_restart_takes_what_runs_as_planned_too_with_a_canary() -> None:
-    world = World(cluster())
+def test_restart_takes_what_runs_as_planned_too_and_begins_with_one_of_each() -> None:
+    world = World(cluster(3, 3))
     world.states = {name: current() for name in world.states}
     roll = world.plan(restart=True, batch="2")
-    assert names(roll) == [["p1"], ["d1"], ["p2"], ["d2"]]
-    assert waves(roll)[0]["why"] == {"p1": "runs as planned and is restarted because restart asks for it"}
+    assert names(roll) == [["p1", "d1"], ["p2", "p3", "d2", "d3"]]
+    assert waves(roll)[0]["why"]["d1"] == "runs as planned and is restarted because restart asks for it"
 
 
 def test_the_first_wave_says_what_it_is() -> None:
@@ -225,7 +232,7 @@ def test_a_change_on_one_side_meets_the_other_as_it_stays() -> None:
 def test_without_a_passport_old_and_new_are_kept_apart() -> None:
     world = World(cluster(), passport=False)
     assert names(world.plan()) == [["p1", "d1"], ["p2", "d2"]]
-    assert names(world.plan(mix=True)) == [["p1"], ["d1"], ["p2"], ["d2"]]
+    assert names(world.plan(mix=True)) == [["p1"], ["d1"], ["p2", "d2"]]
     roll = World(cluster(1, 2), passport=False).plan()
     assert rules(roll) == [("coherence-halves", "prefill")]
     assert "there is no passport that tells what p1, d1, d2 ran when it was proven" in roll.summary
@@ -286,7 +293,7 @@ def test_what_was_never_started_is_left_to_others() -> None:
     world.states["d3"] = State([False], outdated=False, healthy=False)
     world.installed = {"d3": False}
     roll = world.plan()
-    assert names(roll) == [["p1"], ["d1"], ["p2"], ["d2"]]
+    assert names(roll) == [["p1"], ["d1"], ["p2", "d2"]]
     assert "d3 was never started, which is not a roll's to do: scale.yml or site.yml starts it." in roll.notes
     world.installed = {}
     assert ["d3"] in names(world.plan())

@@ -69,6 +69,10 @@ class World:
     addresses: dict[str, dict[str, Any]] = field(default_factory=dict)
     # by instance, whether its units are there; by default they are
     installed: dict[str, bool] = field(default_factory=dict)
+    # how often each was started, and what ran when a restart began
+    started: dict[str, int] = field(default_factory=dict)
+    begun: dict[str, Any] | None = None
+    ids: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for item in self.instances:
@@ -89,6 +93,7 @@ class World:
                 if process["host"] in running:
                     told = {"active": active, "outdated": active and state.outdated}
                     told["installed"] = self.installed.get(item["name"], True)
+                    told["invocation_id"] = f"{process['name']}-{self.ids.get(item['name'], 0)}"
                     running[process["host"]].append({"name": process["name"], **told})
         health = [
             {"name": item["name"], "healthy": self.states[item["name"]].healthy, "problems": []}
@@ -105,6 +110,7 @@ class World:
             left_out=left_out,
             passport={"instances": before} if self.passport else None,
             against="passport.json" if self.passport else None,
+            begun={"ran": self.begun, "began": "2026-03-01T10:00:00Z"} if self.begun else None,
         )
         return plan_roll(self.instances, known, {**OPTIONS, **options})
 
@@ -129,9 +135,25 @@ class World:
             if name not in wave["restart"]:
                 assert all(state.active), f"{name} does not run and is not to be started"
                 assert not state.outdated, f"{name} is outdated and is not to be restarted"
+            else:
+                self.start(name)
             state.active = [True] * len(state.active)
             state.outdated, state.healthy = False, True
         self.renewed |= set(wave["restart"])
+
+    def start(self, name: str) -> None:
+        self.started[name] = self.started.get(name, 0) + 1
+        self.ids[name] = self.ids.get(name, 0) + 1
+
+    def break_off(self, wave: dict[str, Any], where: str) -> None:
+        """A run ends in the middle of a wave: it is out of the routers, stopped as well, or started again as well."""
+        self.take_out(wave)
+        if where == "stopped":
+            for name in wave["restart"]:
+                self.states[name].active = [False] * len(self.states[name].active)
+                self.states[name].healthy = False
+        if where == "renewed":
+            self.renew(wave)
 
     def put_back(self, wave: dict[str, Any]) -> None:
         if not wave["hold"]:

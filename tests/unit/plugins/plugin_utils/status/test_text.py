@@ -12,7 +12,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.status.document import
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.seen import LEFT_OUT
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.text import MOST_PROBLEMS, MOST_ROWS, lines, text
 
-from .clusters import Cluster, unit
+from .clusters import Cluster, process, unit
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -108,3 +108,22 @@ def test_problems_fit_into_a_terminal() -> None:
     content = document(cluster.seen())
     assert all(len(line.text) <= WIDTH for line in lines(content)[8:])
     assert {line.style for line in lines(content)} == {"title", "good", "bad", "plain", "dim"}
+
+
+def test_supervisors_are_shown_when_something_is_wrong_with_them() -> None:
+    cluster = Cluster(hosts=2)
+    for host in ("npu3", "npu4"):
+        cluster.plans[host]["processes"].append({**process("d1-group", "supervisor"), "supervises": "d1"})
+        cluster.units[host]["units"].append(unit("mooncake-pd-d1-group.service"))
+    content = document(cluster.seen())
+    assert (content["ok"], [one["health"] for one in content["services"] if one["kind"] == "supervisor"]) == (
+        True,
+        [None, None],
+    )
+    assert "d1-group" not in shown(cluster)
+    cluster.unit("npu4", -1).update(active_state="failed", running=False)
+    told = shown(cluster)
+    assert "mooncake-pd-d1-group.service on npu4 failed" in told
+    assert [line.split()[:3] for line in told.splitlines() if " supervisor " in line] == [
+        ["d1-group", "supervisor", "npu4"]
+    ]
