@@ -58,6 +58,8 @@ class Process:
     instance: str | None = None
     # the instance whose processes on this host a supervisor watches; they are the instance, it is not a part of it
     supervises: str | None = None
+    # seconds after its end in which systemd starts it again, where the role's own do not fit
+    restart_after: int | None = None
     # of an engine: head and headless with internal data parallelism, else rank; which ranks and devices it serves
     role: str | None = None
     ranks: tuple[int, ...] = ()
@@ -89,6 +91,7 @@ class Process:
                     name: value for name, value in self.environment.items() if self.shared.get(name) != value
                 },
                 "timeout_stop": self.timeout_stop,
+                **({"sections": {"Service": {"RestartSec": str(self.restart_after)}}} if self.restart_after else {}),
             },
             "claims": {
                 "name": self.name,

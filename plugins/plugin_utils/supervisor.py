@@ -9,6 +9,7 @@ The one on the first host decides, the others connect to it. An instance of one 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import LogLine, Process
@@ -19,6 +20,13 @@ SUPERVISOR = "supervisor"
 _SUFFIX = "group"
 GRACE = 30  # seconds
 _STOP_SECONDS = 10
+# When one has died, all others have to be gone before it starts again: the slowest to leave its devices decides.
+RESTART_SECONDS = 30
+
+
+def members(made: Sequence[Process]) -> tuple[Process, ...]:
+    """The processes of an instance, as units that start again together."""
+    return tuple(made) if len(made) < 2 else tuple(replace(one, restart_after=RESTART_SECONDS) for one in made)
 
 
 def processes(topology: Topology, instance: Instance, members: Sequence[Process], port: int) -> tuple[Process, ...]:

@@ -32,7 +32,7 @@ def test_exactly_the_planned_ports_are_open(scenario, host, address, unit, expec
 
 @pytest.mark.parametrize(("host", "ranks"), [("npu3", range(16)), ("npu4", range(16, 32))])
 def test_every_rank_is_a_unit_of_its_own_on_a_device_of_its_own(scenario, host, ranks):
-    shown = scenario.hosts[host].check_output("systemctl show -p Id -p ActiveState 'mooncake-pd-d1-*.service'")
+    shown = scenario.hosts[host].check_output("systemctl show -p Id -p ActiveState 'mooncake-pd-d1-[0-9]*.service'")
     found = {line for line in shown.splitlines() if line.startswith("Id=")}
     assert found == {f"Id=mooncake-pd-d1-{rank}.service" for rank in ranks}
     assert shown.count("ActiveState=active") == 16

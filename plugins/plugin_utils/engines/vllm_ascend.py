@@ -159,7 +159,7 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
     if len(parts) == 1:
         return made
     meeting = instance.group_port or ports_of.group_port(instance, _drawn(topology, instance)).value
-    return (*_bound_together(made), *supervisor.processes(topology, instance, made, meeting))
+    return (*supervisor.members(_bound_together(made)), *supervisor.processes(topology, instance, made, meeting))
 
 
 def _bound_together(processes: tuple[Process, ...]) -> tuple[Process, ...]:

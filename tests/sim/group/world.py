@@ -15,7 +15,7 @@ from pd_group.model import Clocks, Report
 from pd_group.rules import Contact, Group, alone
 from pd_group.units import Units
 
-RESTART_SECONDS, LIMIT, INTERVAL = 10.0, 3, 1800.0
+RESTART_SECONDS, LIMIT, INTERVAL = 30.0, 3, 1800.0
 STEP = 0.5
 GRACE = 30.0
 BEGIN = 1000.0
@@ -138,7 +138,11 @@ class Host:
         if verb == "show":
             return 0, "\n\n".join(unit.show() for unit in self.units.values()) + "\n"
         self.calls.append(argv)
-        unit = self.units[argv[-1]]
+        for name in argv[argv.index("--") + 1 :]:
+            self._do(verb, argv, self.units[name], now)
+        return 0, ""
+
+    def _do(self, verb: str, argv: list[str], unit: Unit, now: float) -> None:
         if verb == "stop" or (verb == "kill" and "--signal=TERM" in argv):
             unit.told_to_end(now, verb == "stop")
         elif verb == "kill" and unit.state in (UP, ENDING):
@@ -148,7 +152,6 @@ class Host:
             unit.state = DOWN if unit.state == FAILED else unit.state
         elif verb == "start" and unit.state in (DOWN, FAILED, WAITING):
             unit.begin(now)
-        return 0, ""
 
     def reboot(self, seconds: float) -> None:
         for unit in self.units.values():
@@ -261,9 +264,8 @@ class World:
     def _obey(self, host: Host, told: list) -> None:
         if told:
             host.local.look(self.now)
-        for order in told:
-            self.orders.append(f"{order.do} {order.unit}")
-            host.local.obey(order, self.now)
+            self.orders += [f"{order.do} {order.unit}" for order in told]
+            host.local.obey(told, self.now)
 
     # ---- what people do --------------------------------------------------------------------------------------------
 

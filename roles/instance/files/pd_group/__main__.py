@@ -143,8 +143,7 @@ class Follower:
 def obey(units: Units, orders: List[Order], now: float) -> None:
     # what was seen half a second ago may not be true any more
     if orders and units.look(now):
-        for order in orders:
-            units.obey(order, now)
+        units.obey(orders, now)
 
 
 def address(text: str) -> Tuple[str, int]:

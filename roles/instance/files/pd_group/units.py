@@ -39,7 +39,7 @@ LOOK_AT_LEAST = 5.0
 # is longer: all of them are gone when the first one starts again.
 PATIENCE = 4.0
 PREVENTS = 2  # RestartPreventExitStatus of the units
-RESTART_SECONDS = 10.0  # RestartSec of the units
+RESTART_SECONDS = 30.0  # RestartSec of the units
 # A unit that was stopped fails, if it does, when it has ended. One that systemd gives up fails once more, when it would
 # have been started again, and its Result says only how it ended.
 GIVEN_UP_AFTER = RESTART_SECONDS - 1
@@ -185,25 +185,23 @@ class Units:
 
     # ---- orders ----------------------------------------------------------------------------------------------------
 
-    def obey(self, order: Order, now: float) -> None:
-        known = next((one for one in self.members if one.unit == order.unit), None)
-        if known is None or known.run != order.run:
-            return
-        if order.do == RESTART and known.state == UP:
-            self._end(known, order.why, now)
-        elif order.do == HOLD and known.state in (UP, WAITING):
-            self._hold(known, order.why)
-        elif order.do == RELEASE and known.state == HELD:
-            self._release(known, order.why)
+    def obey(self, orders: Sequence[Order], now: float) -> None:
+        """All of a kind at once: one after the other, the last would end when the first starts again."""
+        known = {(one.unit, one.run): one for one in self.members}
+        met = [(order, known[order.unit, order.run]) for order in orders if (order.unit, order.run) in known]
+        self._end([(one, o.why) for o, one in met if o.do == RESTART and one.state == UP], now)
+        self._hold([(one, o.why) for o, one in met if o.do == HOLD and one.state in (UP, WAITING)])
+        self._release([(one, o.why) for o, one in met if o.do == RELEASE and one.state == HELD])
 
-    def _end(self, one: Member, why: str, now: float) -> None:
-        if self.ending.get(one.unit, ("", 0.0))[0] == one.run:
-            return
-        say(f"{short(one.unit)} is ended and starts anew: {why}")
-        self.ending[one.unit] = (one.run, now + PATIENCE)
-        self._systemctl("kill", "--kill-who=main", "--signal=TERM", one.unit)
+    def _end(self, chosen: Sequence[Tuple[Member, str]], now: float) -> None:
+        fresh = [(one, why) for one, why in chosen if self.ending.get(one.unit, ("", 0.0))[0] != one.run]
+        for one, why in fresh:
+            say(f"{short(one.unit)} is ended and starts anew: {why}")
+            self.ending[one.unit] = (one.run, now + PATIENCE)
+        self._systemctl(["kill", "--kill-who=main", "--signal=TERM"], [one.unit for one, _why in fresh])
 
     def _kill_late(self, now: float) -> None:
+        late = []
         runs = {one.unit: one for one in self.members}
         for unit, (run, until) in list(self.ending.items()):
             one = runs.get(unit)
@@ -212,25 +210,33 @@ class Units:
             elif now >= until:
                 say(f"{short(unit)} does not end within {PATIENCE:g} s and is killed")
                 self.ending[unit] = (run, now + PATIENCE)
-                self._systemctl("kill", "--signal=KILL", unit)
+                late.append(unit)
+        self._systemctl(["kill", "--signal=KILL"], late)
 
-    def _hold(self, one: Member, why: str) -> None:
-        say(f"{short(one.unit)} is stopped: {why}")
-        # first, so that a stop that is ours is never taken for somebody else's
-        self.held[one.unit] = [one.run, why]
-        self._keep()
-        self._systemctl("stop", "--no-block", one.unit)
+    def _hold(self, chosen: Sequence[Tuple[Member, str]]) -> None:
+        for one, why in chosen:
+            say(f"{short(one.unit)} is stopped: {why}")
+            self.held[one.unit] = [one.run, why]
+        if chosen:
+            # first, so that a stop that is ours is never taken for somebody else's
+            self._keep()
+        self._systemctl(["stop", "--no-block"], [one.unit for one, _why in chosen])
 
-    def _release(self, one: Member, why: str) -> None:
-        say(f"{short(one.unit)} is started: {why}")
-        # it did not die by itself, so its starts up to now do not count
-        self.run(["reset-failed", "--", one.unit])
-        self._systemctl("start", "--no-block", one.unit)
+    def _release(self, chosen: Sequence[Tuple[Member, str]]) -> None:
+        for one, why in chosen:
+            say(f"{short(one.unit)} is started: {why}")
+        units = [one.unit for one, _why in chosen]
+        # they did not die by themselves, so their starts up to now do not count
+        if units:
+            self.run(["reset-failed", "--", *units])
+        self._systemctl(["start", "--no-block"], units)
 
-    def _systemctl(self, *argv: str) -> None:
-        code, text = self.run([*argv[:-1], "--", argv[-1]])
+    def _systemctl(self, argv: List[str], units: Sequence[str]) -> None:
+        if not units:
+            return
+        code, text = self.run([*argv, "--", *units])
         if code != 0:
-            say(f"systemctl {' '.join(argv)} failed: {text}")
+            say(f"systemctl {' '.join([*argv, *units])} failed: {text}")
 
 
 def started(pid: int) -> str:

@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml
 from pd_group.model import FAILED, HELD, HOLD, MOVING, RELEASE, RESTART, STOPPED, UP, WAITING, Order
 from pd_group.units import PATIENCE, RESTART_SECONDS, Kept, Units, ended_how, gave_up
 
@@ -136,8 +135,8 @@ def test_a_program_that_is_gone_is_noticed_at_once(make):
 def test_restart_tells_the_program_to_end_and_kills_what_does_not(make):
     units, systemd = make(**RUNS)
     order = Order(RESTART, NAME, "a", "d1-1 on npu4 died")
-    units.obey(order, 100.0)
-    units.obey(order, 100.5)
+    units.obey([order], 100.0)
+    units.obey([order], 100.5)
     assert systemd.calls == [f"kill --kill-who=main --signal=TERM -- {NAME}"]
     systemd.shown = {**RUNS, "ActiveState": "deactivating", "SubState": "stop-sigterm"}
     units.look(100.0 + PATIENCE - 0.1)
@@ -148,7 +147,7 @@ def test_restart_tells_the_program_to_end_and_kills_what_does_not(make):
 
 def test_one_that_is_told_to_end_is_looked_at_until_it_has(make):
     units, systemd = make(**RUNS)
-    units.obey(Order(RESTART, NAME, "a", "x"), 100.0)
+    units.obey([Order(RESTART, NAME, "a", "x")], 100.0)
     # to systemd it is active until it ends, and its program is there
     assert units.watch(100.0 + PATIENCE)
     assert systemd.calls[1:] == [f"kill --signal=KILL -- {NAME}"]
@@ -156,7 +155,7 @@ def test_one_that_is_told_to_end_is_looked_at_until_it_has(make):
 
 def test_one_that_ends_in_time_is_not_killed_in_its_next_run(make):
     units, systemd = make(**RUNS)
-    units.obey(Order(RESTART, NAME, "a", "x"), 100.0)
+    units.obey([Order(RESTART, NAME, "a", "x")], 100.0)
     systemd.shown = {**RUNS, "InvocationID": "b"}
     units.look(111.0)
     assert len(systemd.calls) == 1
@@ -166,7 +165,7 @@ def test_one_that_ends_in_time_is_not_killed_in_its_next_run(make):
 @pytest.mark.parametrize(("unit", "run"), [(NAME, "older"), ("sshd.service", "a")])
 def test_orders_for_another_run_or_another_unit_are_nothing(make, do, unit, run):
     units, systemd = make(**RUNS)
-    units.obey(Order(do, unit, run, "x"), 100.0)
+    units.obey([Order(do, unit, run, "x")], 100.0)
     assert (systemd.calls, units.held) == ([], {})
 
 
@@ -174,19 +173,19 @@ def test_orders_for_another_run_or_another_unit_are_nothing(make, do, unit, run)
 @pytest.mark.parametrize("do", [RESTART, HOLD, RELEASE])
 def test_what_somebody_stops_or_has_stopped_is_left_alone(make, do, shown):
     units, systemd = make(**shown)
-    units.obey(Order(do, NAME, "a", "x"), 100.0)
+    units.obey([Order(do, NAME, "a", "x")], 100.0)
     assert systemd.calls == []
 
 
 @pytest.mark.parametrize("shown", [RUNS, WILL])
 def test_hold_is_kept_before_anything_is_stopped_and_survives(make, tmp_path, shown):
     units, systemd = make(**shown)
-    units.obey(Order(HOLD, NAME, "a", "waiting for npu4"), 100.0)
+    units.obey([Order(HOLD, NAME, "a", "waiting for npu4")], 100.0)
     assert systemd.calls == [f"stop --no-block -- {NAME}"]
     assert json.loads((tmp_path / "held.json").read_text()) == {NAME: ["a", "waiting for npu4"]}
     again, systemd = make(**DEAD)
     assert (again.members[0].state, again.members[0].why) == (HELD, "waiting for npu4")
-    again.obey(Order(RELEASE, NAME, "a", "it is back"), 101.0)
+    again.obey([Order(RELEASE, NAME, "a", "it is back")], 101.0)
     assert systemd.calls == [f"reset-failed -- {NAME}", f"start --no-block -- {NAME}"]
     systemd.shown = {**RUNS, "InvocationID": "b"}
     again.look(102.0)
@@ -204,7 +203,7 @@ def test_a_full_disk_ends_nothing_and_what_was_not_kept_is_kept_later(make, tmp_
     units, systemd = make(**RUNS)
     full = tmp_path / ".held.json.new"
     full.symlink_to("/dev/full")
-    units.obey(Order(HOLD, NAME, "a", "waiting for npu4"), 100.0)
+    units.obey([Order(HOLD, NAME, "a", "waiting for npu4")], 100.0)
     assert systemd.calls == [f"stop --no-block -- {NAME}"]
     systemd.shown = DEAD
     for now in (101.0, 102.0):
@@ -231,13 +230,13 @@ def test_whether_the_host_goes_down(make, state, stays):
 
 
 def test_the_units_start_again_after_what_is_reckoned_with():
-    tasks = yaml.safe_load((Path(__file__).parents[4] / "roles/instance/tasks/units.yml").read_text())
-    assert float(tasks[0]["mooncake.pd.units"]["defaults"]["Service"]["RestartSec"]) == RESTART_SECONDS
+    planner = (Path(__file__).parents[4] / "plugins/plugin_utils/supervisor.py").read_text()
+    assert f"\nRESTART_SECONDS = {RESTART_SECONDS:g}\n" in planner
 
 
 def test_one_that_is_held_and_did_not_end_well_is_held(make):
     units, systemd = make(**RUNS)
-    units.obey(Order(HOLD, NAME, "a", "x"), 100.0)
+    units.obey([Order(HOLD, NAME, "a", "x")], 100.0)
     systemd.shown = {**DEAD, "ActiveState": "failed", "ExecMainCode": "1", "ExecMainStatus": "2"}
     units.look(101.0)
     assert units.members[0].state == HELD
@@ -246,7 +245,7 @@ def test_one_that_is_held_and_did_not_end_well_is_held(make):
 def test_what_systemctl_refuses_is_told(make, capfd):
     units, systemd = make(**RUNS)
     systemd.code = 1
-    units.obey(Order(HOLD, NAME, "a", "x"), 100.0)
+    units.obey([Order(HOLD, NAME, "a", "x")], 100.0)
     assert "failed: no such unit" in capfd.readouterr().out
 
 
