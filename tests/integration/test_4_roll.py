@@ -71,7 +71,7 @@ def steps(play: Play) -> list[tuple[str, str]]:
     """(first word, instances) of each step of a wave, as somebody who watches the run reads them."""
     begun = [e["event_data"]["name"] for e in play.events if e["event"] == "playbook_on_task_start"]
     found = [(task.split()[0], re.search(r"[pd][12](, [pd][12])*$", task)) for task in begun]
-    return [(word, match[0]) for word, match in found if match]
+    return [(word, match[0]) for word, match in found if match and word in ("Take", "Send", "Give")]
 
 
 def waves(play: Play) -> list[str]:
