@@ -19,6 +19,7 @@ options:
     description: URLs of the members, such as V(http://192.0.2.11:2379). Required for O(state=saved).
     type: list
     elements: str
+    required: false
     default: []
   path:
     description: The file. It is written anew, with mode 0600.

@@ -17,7 +17,7 @@ from ansible_collections.mooncake.pd.tests.scale.topologies import RATIOS, STYLE
 
 SETTLED = [f"n{number}" for number in range(1, 100)]  # both topologies begin with them; names are as long there
 
-# of four times as many hosts, where the square would be 16; beside other tests caches are cold, see plan.py for the limit
+# for four times as many hosts; the square would be 16. Beside other tests caches are cold, see plan.py for the limit
 CPU_GROWTH = 6.5
 
 styles = pytest.mark.parametrize("style", STYLES)
