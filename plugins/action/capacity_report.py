@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     Reports,
     refuse_inventory,
 )
-from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan, plan_of
+from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan
+from ansible_collections.mooncake.pd.plugins.plugin_utils.plan_file import plan_of_file
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
 
 ASKED: dict[str, Any] = {
@@ -97,13 +97,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
     def _plan(self, path: str | None) -> Plan:
         if not path:
             raise AnsibleActionFail("This host has no pd_cluster, so there is no plan. Mend: set topology.")
-        path = os.path.abspath(path)
-        if not os.path.isfile(path):
-            raise AnsibleActionFail(f"topology: there is no file {path}. Mend: name a topology.yml.")
-        raw = self._loader.load_from_file(path, cache="none", unsafe=True)
         try:
-            return plan_of(raw, Path(path).read_text(encoding="utf-8"), path)
-        except PlanError as error:
+            return plan_of_file(path, lambda file: self._loader.load_from_file(file, cache="none", unsafe=True))
+        except (FilesError, PlanError) as error:
             raise AnsibleActionFail(str(error)) from None
 
 

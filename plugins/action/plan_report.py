@@ -10,7 +10,6 @@ The topology is planned again, for one file is read faster than the variables of
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     folder,
     refuse_inventory,
 )
-from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan, plan_of
+from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan
+from ansible_collections.mooncake.pd.plugins.plugin_utils.plan_file import plan_of_file
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
 from ansible_collections.mooncake.pd.plugins.plugin_utils.report import document, page, table
 
@@ -81,13 +81,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         return result
 
     def _plan(self, path: str) -> Plan:
-        path = os.path.abspath(path)
-        if not os.path.isfile(path):
-            raise AnsibleActionFail(f"topology: there is no file {path}. Mend: name a topology.yml.")
-        raw = self._loader.load_from_file(path, cache="none", unsafe=True)
         try:
-            return plan_of(raw, Path(path).read_text(encoding="utf-8"), path)
-        except PlanError as error:
+            return plan_of_file(path, lambda file: self._loader.load_from_file(file, cache="none", unsafe=True))
+        except (FilesError, PlanError) as error:
             raise AnsibleActionFail(str(error)) from None
 
 

@@ -13,12 +13,11 @@ Note that this module util is **PRIVATE** to the collection.
 from __future__ import annotations
 
 import ipaddress
-import json
 from typing import Any, Callable, Dict, List, Set, Tuple
 from urllib.parse import urlsplit
 
 from ansible_collections.mooncake.pd.plugins.module_utils import sockets
-from ansible_collections.mooncake.pd.plugins.module_utils.vllm_api import ApiError, Client
+from ansible_collections.mooncake.pd.plugins.module_utils.vllm_api import Client
 
 Place = Tuple[str, int]
 Table = Callable[[Set[int]], Tuple[List[sockets.Row], int]]
@@ -26,17 +25,16 @@ Table = Callable[[Set[int]], Tuple[List[sockets.Row], int]]
 
 def workers(client: Client, bootstrap: str) -> Set[Place]:
     """Where the workers of an instance take pulls; ApiError when that is not told."""
-    raw = client.read(bootstrap, "/query")
-    try:
-        return {
-            _place(address)
-            for entry in json.loads(raw).values()
-            for ranks in entry["worker_addr"].values()
-            for address in ranks.values()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        shown = raw[:200].decode(errors="replace") or "an empty body"
-        raise ApiError(f"{bootstrap}/query answered {shown} instead of the addresses of workers") from error
+    return client.query(bootstrap, _places, "the addresses of workers")
+
+
+def _places(told: Any) -> Set[Place]:
+    return {
+        _place(address)
+        for entry in told.values()
+        for ranks in entry["worker_addr"].values()
+        for address in ranks.values()
+    }
 
 
 def _place(address: Any) -> Place:

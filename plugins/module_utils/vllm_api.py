@@ -12,7 +12,7 @@ import http.client
 import json
 import socket
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
 from urllib.error import HTTPError
 from urllib.request import HTTPDefaultErrorHandler, HTTPErrorProcessor, HTTPHandler, OpenerDirector, Request
 
@@ -20,6 +20,7 @@ from ansible.module_utils.urls import open_url
 
 from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import prompt_tokens_by_source
 
+T = TypeVar("T")
 # What a connection, a status line and a body can fail with; HTTPError is one of them.
 BROKEN = (OSError, http.client.HTTPException)
 COMPLETIONS = "/v1/completions"
@@ -176,14 +177,23 @@ class Client:
             )
         return counts or {}
 
-    def engine_ids(self, bootstrap: str, timeout: Optional[float] = None) -> Dict[int, str]:
-        """Data parallel rank -> engine id (MooncakeBootstrapServer of vLLM 0.32.0), lowest rank first; never empty."""
+    def query(self, bootstrap: str, pick: Callable[[Any], T], what: str, timeout: Optional[float] = None) -> T:
+        """What a bootstrap server tells of its engines, as far as it is picked; it has to be what."""
         raw = self.read(bootstrap, "/query", timeout)
         try:
-            found = {int(rank): str(entry["engine_id"]) for rank, entry in json.loads(raw).items()}
+            return pick(json.loads(raw))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             shown = raw[:200].decode(errors="replace") or "an empty body"
-            raise ApiError(f"{bootstrap}/query answered {shown} instead of engine ids") from error
+            raise ApiError(f"{bootstrap}/query answered {shown} instead of {what}") from error
+
+    def engine_ids(self, bootstrap: str, timeout: Optional[float] = None) -> Dict[int, str]:
+        """Data parallel rank -> engine id (MooncakeBootstrapServer of vLLM 0.32.0), lowest rank first; never empty."""
+        found = self.query(
+            bootstrap,
+            lambda told: {int(rank): str(entry["engine_id"]) for rank, entry in told.items()},
+            "engine ids",
+            timeout,
+        )
         if not found:
             raise ApiError(f"{bootstrap}/query knows no engine: its workers have not registered (yet)")
         return dict(sorted(found.items()))

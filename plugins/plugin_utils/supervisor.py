@@ -24,6 +24,11 @@ _STOP_SECONDS = 10
 RESTART_SECONDS = 30
 
 
+def name_of(instance: str) -> str:
+    """Of the supervisors of an instance."""
+    return f"{instance}-{_SUFFIX}"
+
+
 def members(made: Sequence[Process]) -> tuple[Process, ...]:
     """The processes of an instance, as units that start again together."""
     return tuple(made) if len(made) < 2 else tuple(replace(one, restart_after=RESTART_SECONDS) for one in made)
@@ -38,7 +43,6 @@ def processes(topology: Topology, instance: Instance, members: Sequence[Process]
 
 
 def _process(topology: Topology, instance: Instance, members: Sequence[Process], host: str, port: int) -> Process:
-    name = f"{instance.name}-{_SUFFIX}"
     address, head = topology.hosts[host].address, topology.hosts.get(instance.places[0])
     leads = host == instance.places[0]
     several = len(instance.places) > 1
@@ -54,7 +58,7 @@ def _process(topology: Topology, instance: Instance, members: Sequence[Process],
         options += ["--head", f"{head.address if head else instance.places[0]}:{port}", "--address", address]
     listens = leads and several
     return Process(
-        name=name,
+        name=name_of(instance.name),
         kind=SUPERVISOR,
         host=host,
         where=instance.where,

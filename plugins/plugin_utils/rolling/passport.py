@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils import supervisor
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import UNIT_PREFIX
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.capacity import ratio
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rolling.classes import FREE
@@ -159,8 +160,10 @@ def _by_host(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _on_host(host: str, mine: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    # as supervisor.py names them; passports do not tell
-    supervisors = [f"{UNIT_PREFIX}{item['name']}-group.service" for item in mine if len(item["processes"]) > 1]
+    # passports do not tell
+    supervisors = [
+        f"{UNIT_PREFIX}{supervisor.name_of(item['name'])}.service" for item in mine if len(item["processes"]) > 1
+    ]
     units = [process["unit"] for item in mine for process in item["processes"] if process["host"] == host]
     return {
         "instances": [item["name"] for item in mine],
