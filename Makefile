@@ -1,5 +1,5 @@
-# make sandbox   a real prefill/decode service on this machine    make test      every test
-# make help      all targets
+# make sandbox   a real prefill/decode service on this machine    make test      what every change has to pass
+# make help      all targets                                      make test-all  and what is too long for that
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .SHELLFLAGS := -euo pipefail -c
@@ -13,13 +13,17 @@ TORCH_INDEX ?=
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 LAB := tests/hosts/lab
-SCENARIOS := default roll build host cleanup container preflight_faults ascend_2p1d ascend_2p1d_external
-INTEGRATION := roll service bundle router twin
+SCENARIOS := default roll build host cleanup container preflight_faults ascend_2p1d_external
+INTEGRATION := service router twin
+# a service that is rolled under load for a quarter of an hour, one out of a bundle, the NPU twin of an old release
+LONG_SCENARIOS := ascend_2p1d
+LONG_INTEGRATION := roll bundle
 TESTS_roll := test_4_roll.py
 TESTS_service := test_1_bad_topology.py test_2_service.py test_3_installed.py test_5_status.py test_baseline.py
 TESTS_bundle := test_bundle.py
-# all parts of the tests, two of them at a time, the longest first
-PARTS := $(addprefix integration-,$(INTEGRATION)) $(addprefix molecule-,$(SCENARIOS)) sanity units oldest-core lint scale
+# the longest first
+PARTS := $(addprefix molecule-,$(SCENARIOS)) $(addprefix integration-,$(INTEGRATION)) sanity units oldest-core lint scale
+LONG_PARTS := $(addprefix integration-,$(LONG_INTEGRATION)) $(addprefix molecule-,$(LONG_SCENARIOS))
 TARGET_SIDE := tests/unit/plugins/modules/ tests/unit/plugins/module_utils/
 # READY=1: `make test` has set up everything already
 DEV := $(if $(READY),,setup-dev)
@@ -52,7 +56,8 @@ sandbox-down: setup ## remove the sandbox's hosts and network
 	@$(LAB) down sandbox
 
 # ---- the tests
-.PHONY: setup-dev test-packages lint sanity units scale oldest-core twin-environment molecule integration test test-parts
+.PHONY: setup-dev test-packages lint sanity units scale oldest-core twin-environment molecule integration
+.PHONY: test test-all test-environment test-parts
 setup-dev:
 	@tests/tools/setup.sh requirements-dev.txt
 
@@ -91,27 +96,37 @@ oldest-core: ## unit tests, inventories and playbooks with the oldest ansible-co
 twin-environment: setup-dev ## installations of the NPU twin for the test hosts
 	@tests/tools/twin.sh
 
-molecule: $(addprefix molecule-,$(SCENARIOS)) ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
+molecule: $(addprefix molecule-,$(SCENARIOS) $(LONG_SCENARIOS)) ## role CI on real hosts: CPU engine, and whole NPU topologies on the twin
 
 molecule-%: $(HOSTS)
 	$(call step,molecule $*)
 	tests/tools/molecule.sh test --scenario-name $*
 
-integration: $(addprefix integration-,$(INTEGRATION)) ## faults and operation with real parts, through ansible-runner
+integration: $(addprefix integration-,$(INTEGRATION) $(LONG_INTEGRATION)) ## faults and operation with real parts, through ansible-runner
 
 integration-%: $(HOSTS)
 	$(call step,integration $*)
 	PYTHONPATH=$(CURDIR)/.collections MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
 	python -m pytest $(addprefix tests/integration/,$(or $(TESTS_$*),$*)) -v --durations=5
 
+test-environment: setup setup-dev test-packages sandbox-environment twin-environment
+
 test-parts: $(addprefix part-,$(PARTS))
 
 part-%:
 	@TIMEFORMAT='=== $* took %0R s, %0U + %0S s of CPU here' && time $(MAKE) --no-print-directory READY=1 $*
 
-test: ## every test; the output of a part comes when it has ended
-	@$(MAKE) setup setup-dev test-packages sandbox-environment twin-environment
-	@$(MAKE) --jobs 2 --keep-going --output-sync=target test-parts
+# two parts at a time; the output of a part comes when it has ended
+run_parts = $(MAKE) --jobs 2 --keep-going --output-sync=target test-parts
+
+test: ## what every change has to pass, without the tests that are marked as long
+	@$(MAKE) test-environment
+	@PYTEST_ADDOPTS='-m "not long"' $(run_parts)
+	$(call step,all tests passed)
+
+test-all: ## every test there is: 40 minutes more
+	@$(MAKE) test-environment
+	@$(run_parts) PARTS='$(LONG_PARTS) $(PARTS)'
 	$(call step,all tests passed)
 
 # ---- measurements, no part of the tests

@@ -158,6 +158,7 @@ def test_bad_upgrade_goes_back_at_the_canary_and_rollback_puts_the_topology_back
     assert workers(scenario) == [API, API]
 
 
+@pytest.mark.long
 def test_bad_change_without_a_way_back_leaves_the_canary_out(scenario, nobody_failed, changed):
     before = starts(scenario)
     play = scenario.play("roll", "-e", "roll_rollback=false", inventory=changed(**BAD))
@@ -174,6 +175,7 @@ def test_bad_change_without_a_way_back_leaves_the_canary_out(scenario, nobody_fa
     assert workers(scenario) == [API, API]
 
 
+@pytest.mark.long
 def test_host_that_goes_away_in_the_middle_and_the_same_command_again(scenario, clients, changed):
     """npu4 is cut off when its part of d1 is stopped; with it goes half of d2, and d4."""
     good = changed(**GOOD)
@@ -208,6 +210,7 @@ def test_host_that_goes_away_in_the_middle_and_the_same_command_again(scenario, 
     assert workers(scenario) == [API, API]
 
 
+@pytest.mark.long
 def test_rollback_after_an_upgrade_returns_to_it_without_what_came_after(scenario, nobody_failed, changed):
     """p5 was added and started, and nobody has proven it."""
     more = changed(**GOOD)
@@ -228,6 +231,7 @@ def test_rollback_after_an_upgrade_returns_to_it_without_what_came_after(scenari
     assert starts(scenario) == before
 
 
+@pytest.mark.long
 def test_what_is_refused_before_anything_is_touched(scenario, changed, tmp_path):
     before = starts(scenario)
     other = changed(args=["--max-num-seqs=13"])
@@ -246,6 +250,7 @@ def test_what_is_refused_before_anything_is_touched(scenario, changed, tmp_path)
     assert starts(scenario) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("playbook", "ways_out"),
     [
@@ -286,6 +291,7 @@ def test_what_has_moved_or_become_another_is_refused(scenario, changed, playbook
     assert starts(scenario) == before
 
 
+@pytest.mark.long
 def test_what_was_proven_and_is_not_there_is_refused(scenario, changed):
     """As after a host was installed anew; the unit goes on without its file."""
     file = "/etc/systemd/system/mooncake-pd-p4.service"
@@ -303,6 +309,7 @@ def test_what_was_proven_and_is_not_there_is_refused(scenario, changed):
     assert starts(scenario) == before
 
 
+@pytest.mark.long
 def test_full_disk_in_the_middle_of_a_restart_and_the_same_command_again(scenario, nobody_failed, changed):
     """On npu2 there is no room for logs. What was restarted before that is not restarted once more."""
     npu2 = scenario.hosts["npu2"]
@@ -331,6 +338,7 @@ def test_full_disk_in_the_middle_of_a_restart_and_the_same_command_again(scenari
 
 
 # the last one: what it leaves on npu4 is in no plan
+@pytest.mark.long
 def test_dead_host_is_scaled_away(scenario, clients, changed):
     """With npu4 goes half of d1 and d2, and d4; what it keeps is told and left alone."""
     small = changed(**GOOD)
