@@ -10,14 +10,18 @@ import subprocess
 import time
 
 import pytest
+from twin_hosts import ROOT
 
-LAB = "molecule-ascend-2p1d-external"
 DECODE = {"npu3": range(16), "npu4": range(16, 32)}
 UNITS = {f"mooncake-pd-d1-{rank}.service" for ranks in DECODE.values() for rank in ranks}
 # the service as clients see it; with kv_load_failure_policy recompute a request survives what the group does not
 BODY = json.dumps({"model": "qwen3-moe", "prompt": "hello", "max_tokens": 8})
 ASK = f"curl -sS -m 20 -H 'Content-Type: application/json' -d '{BODY}' http://10.90.78.11:8000/v1/completions"
 LOG = "/var/log/mooncake-pd"
+
+
+def lab(scenario, verb, host):
+    subprocess.run([ROOT / "tests/hosts/lab", verb, scenario.lab, host], check=True)
 
 
 def runs(scenario):
@@ -106,7 +110,7 @@ def test_one_rank_that_is_killed_restarts_its_whole_group_and_nothing_else(scena
 @pytest.mark.long
 def test_a_host_that_reboots_brings_its_group_back(scenario, hanging):
     before = runs(scenario)
-    subprocess.run(["tests/hosts/lab", "--quiet", "reboot", LAB, "npu4"], check=True)
+    lab(scenario, "reboot", "npu4")
     until(lambda: whole(scenario) and {runs(scenario)[unit][0] == before[unit][0] for unit in UNITS} == {False})
     after = runs(scenario)
     assert {unit for unit in after if after[unit][0] != before[unit][0]} == UNITS
@@ -115,15 +119,14 @@ def test_a_host_that_reboots_brings_its_group_back(scenario, hanging):
 
 @pytest.mark.long
 def test_a_host_that_is_gone_stops_the_rest_and_gets_it_back(scenario, hanging):
-    lab = ["tests/hosts/lab", "--quiet"]
     npu3 = scenario.hosts["npu3"]
-    subprocess.run([*lab, "kill", LAB, "npu4"], check=True)
+    lab(scenario, "kill", "npu4")
     try:
         active = "systemctl list-units --no-legend --state=active 'mooncake-pd-d1-[0-9]*'"
         until(lambda: npu3.check_output(active) == "", 120)
         assert "d1 waits for npu4: nothing was heard for 30 s" in said(scenario)[-20:]
     finally:
-        subprocess.run([*lab, "start", LAB, "npu4"], check=True)
+        lab(scenario, "start", "npu4")
     until(lambda: whole(scenario))
 
 
