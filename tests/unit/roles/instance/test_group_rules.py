@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pd_group.model import STOPPED, WAITING, Member
 from pd_group.rules import Contact, Group, alone
 
-from ansible_collections.mooncake.pd.tests.sim.group.world import DOWN, ENDING, FAILED, LIMIT, UP, Host, World
+from ansible_collections.mooncake.pd.tests.sim.group.world import DOWN, ENDING, FAILED, LIMIT, RESTART_SECONDS, UP, Host, World
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_one_that_dies_takes_all_others_with_it_once(world):
     assert all(other.state != UP for other in world.units)
     world.run(60)
     assert (world.states, world.coherent, starts(world)) == ({UP}, True, [2, 2, 2, 2])
-    assert max(unit.start for unit in world.units) - began < 16
+    assert max(unit.start for unit in world.units) - began < RESTART_SECONDS + 6
     assert "d1 starts anew: d1-2 on npu1 died (killed by SIGKILL)" in world.texts
     assert world.texts[-1] == "d1 runs: 4 units"
 
