@@ -83,7 +83,7 @@ units: $(DEV) ## unit tests: what runs on targets with ansible-test, each in a p
 	tests/tools/ansible_test.sh units --requirements $(TARGET_SIDE)
 	$(call step,unit tests of the controller side)
 	cd .collections/ansible_collections/mooncake/pd && PYTHONPATH=$(CURDIR)/.collections \
-	python -m pytest tests/unit -q -n 2 $(addprefix --ignore ,$(TARGET_SIDE))
+	python -m pytest tests/unit -q -n 3 $(addprefix --ignore ,$(TARGET_SIDE))
 
 scale: $(DEV) ## how plans grow with the hosts; and the tests of the mutation run
 	$(call step,scale)
