@@ -178,7 +178,8 @@ def test_memory_is_read_and_written_and_both_ends_say_so(run: Any, machine: Mach
     assert result["write"] > 0
     (row,) = two.judged([result])
     assert (row.rule, row.pair) == ("", "p1-d1")
-    assert row.read and row.read > 1e6
+    assert row.read
+    assert row.read > 1e6
     assert list(tmp_path.iterdir()) == []
 
 
