@@ -61,7 +61,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         display.display(f"{home / 'transport.json'}  written")
         result.update(rows=document["rows"], findings=document["findings"], files=files)
         if not document["proven"]:
-            told = "; ".join(f"[{one['rule']}] {one['problem']}" for one in document["findings"])
+            told = "; ".join(f"[{one.rule}] {one.where}{one.problem}" for one in transport.findings(rows))
             result.update(
                 failed=True, msg=f"{transport.summary(rows, options['cluster'])}{': ' if told else ''}{told}."
             )

@@ -178,15 +178,13 @@ def prove(spec: Mapping[str, Any]) -> None:
 
 
 def _exchange(end: End, here: int, size: int, peer: Mapping[str, Any]) -> Dict[str, Any]:
-    blank = bytes(size)
-    end.memory.put(here, blank)
     read = _timed(end.engine.transfer_sync_read, peer["segment"], here, peer["address"], size)
     read["digest"] = digest(end.memory.get(here, size))
     data = os.urandom(size)
     end.memory.put(here, data)
     write = _timed(end.engine.transfer_sync_write, peer["segment"], here, peer["slot"], size)
     write["digest"] = digest(data)
-    end.memory.put(here, blank)
+    end.memory.put(here, bytes(size))
     back = _timed(end.engine.transfer_sync_read, peer["segment"], here, peer["slot"], size)
     back["digest"] = digest(end.memory.get(here, size))
     return {"read": read, "write": write, "back": back}

@@ -140,6 +140,9 @@ proof:
         problem:
           description: The same as a sentence.
           type: str
+        host:
+          description: The host that it is wrong on. Empty when it is the way between the two.
+          type: str
         installed:
           description: Transport that the peer's engine told over the network.
           type: str
@@ -185,11 +188,11 @@ class Proof:
         own = self._offer(self.params["name"], protocol)
         if own["rule"] in ("fallback", "device", "engine", "mooncake"):
             for result in found.values():
-                blame(result, own["rule"], f"on {self.params['name']}: {own['problem']}")
+                blame(result, own["rule"], own["problem"], self.params["name"])
         offers = {peer: self._offer(peer, protocol) for peer in found}
         for peer, offered in offers.items():
             if offered["problem"]:
-                blame(found[peer], offered["rule"], f"on {peer}: {offered['problem']}")
+                blame(found[peer], offered["rule"], offered["problem"], peer)
             elif self.params["name"] not in offered["slots"]:
                 blame(found[peer], "lost", f"{peer} does not expect {self.params['name']}: run both in one run")
         self._look(protocol, offers, found)
@@ -199,7 +202,7 @@ class Proof:
         return list(found.values())
 
     def _blank(self, peer: str, protocol: str) -> Result:
-        told: Result = {"peer": peer, "protocol": protocol, "rule": "", "problem": "", "installed": ""}
+        told: Result = {"peer": peer, "protocol": protocol, "rule": "", "problem": "", "host": "", "installed": ""}
         return {**told, "bytes": self.params["size"], "read": None, "write": None, "written": ""}
 
     def _offer(self, host: str, protocol: str) -> Dict[str, Any]:
@@ -235,7 +238,7 @@ class Proof:
             rule, lack = ("", "") if ports else ("ports", units.no_ports(self.params))
         if lack or not ports:
             for peer in offers:
-                blame(found[peer], rule, f"on {self.params['name']}: {lack}")
+                blame(found[peer], rule, lack, self.params["name"])
             return
         peers = [
             {
@@ -257,7 +260,7 @@ class Proof:
             if peer in moved:
                 judge(found[peer], moved[peer], told["digest"], complaint)
             elif failed:
-                blame(found[peer], failed["rule"], f"on {self.params['name']}: {failed['problem']} ({complaint})")
+                blame(found[peer], failed["rule"], f"{failed['problem']} ({complaint})", self.params["name"])
             elif peer in begun:
                 blame(found[peer], "timeout", f"the engine here ended with {code} in the middle: {complaint}")
             else:
@@ -278,10 +281,10 @@ class Proof:
         return code, out, err
 
 
-def blame(result: Result, rule: str, problem: str) -> None:
+def blame(result: Result, rule: str, problem: str, host: str = "") -> None:
     """The first thing that is wrong stands; what comes after follows from it."""
     if not result["rule"]:
-        result.update(rule=rule, problem=problem)
+        result.update(rule=rule, problem=problem, host=host)
 
 
 def judge(result: Result, moved: Mapping[str, Any], offered: str, said: str) -> None:

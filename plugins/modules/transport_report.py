@@ -93,6 +93,9 @@ rows:
     problem:
       description: The same as a sentence.
       type: str
+    host:
+      description: The host that it is wrong on. Empty when it is the way between the two.
+      type: str
     mend:
       description: What to do about it.
       type: str
@@ -106,7 +109,7 @@ rows:
       description: The same for writing, on a connection that is there.
       type: float
 findings:
-  description: "Each thing that is wrong once: C(rule), C(problem), C(mend), C(steps) (pairs and protocols)."
+  description: "Each thing that is wrong once: C(rule), C(problem), C(mend), C(hosts), C(steps) (pairs and protocols)."
   returned: not in check mode
   type: list
   elements: dict

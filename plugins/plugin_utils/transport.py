@@ -42,6 +42,7 @@ MEND = {
     "lost": "see above what failed on that host, mend it and run again",
     "unknown": "see above what failed on that host, and run again: what was not told is not proven",
 }
+_SHOWN = 5  # of many names
 # what a peer that dies looks like from here
 _SEEN_OF_A_DEATH = ("", "address", "read", "write", "timeout", "checksum-back", "unknown")
 
@@ -88,6 +89,7 @@ class Row:
     protocol: str
     rule: str = ""
     problem: str = ""
+    host: str = ""  # that it is wrong on; none when it is the way between the two
     installed: str = ""
     read: float | None = None  # bytes a second
     write: float | None = None
@@ -106,7 +108,13 @@ class Finding:
 
     rule: str
     problem: str
+    hosts: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
+
+    @property
+    def where(self) -> str:
+        """In front of the problem."""
+        return f"{_some(self.hosts)}: " if self.hosts else ""
 
 
 def rows(hosts: Mapping[str, Told], protocols: Sequence[str]) -> list[Row]:
@@ -123,22 +131,24 @@ def _row(hosts: Mapping[str, Told], source: str, peer: str, protocol: str) -> Ro
     told = hosts[source]
     result = next((one for one in told.results or () if (one["peer"], one["protocol"]) == (peer, protocol)), None)
     if result is None:
-        return Row(source, peer, protocol, "lost", f"{source} proved nothing: {told.why or 'the run ended before'}")
-    rule, problem = result["rule"], result["problem"]
+        why = f"nothing was proven from here: {told.why or 'the run ended before'}"
+        return Row(source, peer, protocol, "lost", why, source)
+    rule, problem, host = result["rule"], result["problem"], result["host"]
     witness = (hosts[peer].witness if peer in hosts else None) or {}
     seen = witness.get(protocol)
     if not rule and (seen is None or (not seen["ended"] and source not in seen["received"])):
-        rule, problem = "unknown", f"{peer} did not tell what has arrived there"
+        rule, problem, host = "unknown", "did not tell what has arrived there", peer
     elif seen is not None and seen["ended"] and rule in _SEEN_OF_A_DEATH:
-        rule, problem = "died", f"the engine on {peer} ended in the middle: {seen['ended']}"
+        rule, problem, host = "died", f"the engine ended in the middle: {seen['ended']}", peer
     elif not rule and seen is not None and seen["received"].get(source) != result["written"]:
-        rule, problem = "checksum-write", f"writing answers success, and other bytes have arrived on {peer}"
+        rule, problem = "checksum-write", "writing answers success, and other bytes have arrived"
     return Row(
         source,
         peer,
         protocol,
         rule,
         problem,
+        host,
         result["installed"],
         _rate(result["bytes"], result["read"]),
         _rate(result["bytes"], result["write"]),
@@ -154,6 +164,8 @@ def findings(told: Iterable[Row]) -> list[Finding]:
     for row in told:
         if row.rule:
             finding = found.setdefault((row.rule, row.problem), Finding(row.rule, row.problem))
+            if row.host and row.host not in finding.hosts:
+                finding.hosts.append(row.host)
             finding.steps.append(f"{row.pair} {row.protocol}")
     return list(found.values())
 
@@ -187,12 +199,16 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def said(finding: Finding) -> list[str]:
-    more = f" and {len(finding.steps) - 5} more" if len(finding.steps) > 5 else ""
     return [
-        f"ERROR [{finding.rule}] {finding.problem}",
-        f"  Pairs: {', '.join(finding.steps[:5])}{more}",
+        f"ERROR [{finding.rule}] {finding.where}{finding.problem}",
+        f"  Pairs: {_some(finding.steps)}",
         f"  Mend: {MEND[finding.rule]}.",
     ]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def document(told: Sequence[Row], cluster: str, when: str) -> dict[str, Any]:

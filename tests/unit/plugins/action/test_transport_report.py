@@ -42,8 +42,8 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return told
 
 
-RESULT = {"peer": "d1", "protocol": "tcp", "rule": "", "problem": "", "installed": "tcp", "bytes": 1000}
-RESULT = {**RESULT, "read": 0.5, "write": 0.25, "written": "abc"}
+RESULT = {"peer": "d1", "protocol": "tcp", "rule": "", "problem": "", "host": "", "installed": "tcp"}
+RESULT = {**RESULT, "bytes": 1000, "read": 0.5, "write": 0.25, "written": "abc"}
 PROVEN = {"proof": {"results": [RESULT]}}
 WITNESS = {"witness": {"tcp": {"received": {"p1": "abc"}, "ended": ""}}}
 
@@ -76,12 +76,12 @@ def test_not_proven(shown: list[str], tmp_path: Path) -> None:
     told = run(witness={"failed": True, "msg": "cannot be\nstopped"})
     assert told["failed"]
     assert told["msg"] == (
-        "transport of my lab: tcp 0 of 1 pairs proven: [unknown] d1 did not tell what has arrived there."
+        "transport of my lab: tcp 0 of 1 pairs proven: [unknown] d1: did not tell what has arrived there."
     )
     assert any(line.startswith("  Mend: ") for line in shown)
     assert json.loads((tmp_path / "transport/my-lab/transport.json").read_text())["proven"] is False
     told = run(proven={"unreachable": True, "msg": "no\nroute"}, dest=str(tmp_path / "x"))
-    assert "[lost] p1 proved nothing: no route" in told["msg"]
+    assert "[lost] p1: nothing was proven from here: no route" in told["msg"]
     assert (tmp_path / "x/transport.json").exists()
 
 

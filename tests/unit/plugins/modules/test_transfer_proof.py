@@ -208,6 +208,7 @@ def test_proof_that_succeeds(run_module: RunModule, machine: Machine) -> None:
         "protocol": "tcp",
         "rule": "",
         "problem": "",
+        "host": "",
         "installed": "tcp",
         "bytes": 1000,
         "read": 0.5,
@@ -238,7 +239,7 @@ SAID = f"note\n{MARK}other\nnot this\n{MARK}d1\nE0102 03:04:05.1  7 x.cpp:1] rej
         (
             (1, line(event="failed", rule="device", problem="no NPU"), "E0102 03:04:05.1  7 x.cpp:1] aclInit"),
             "device",
-            "on p1: no NPU (aclInit)",
+            "no NPU (aclInit)",
         ),
     ],
 )
@@ -252,18 +253,18 @@ def test_proof_that_fails(run_module: RunModule, machine: Machine, answer: Any, 
 def test_what_is_wrong_before_anything_is_moved(
     run_module: RunModule, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told(offers: Any, **more: Any) -> tuple[str, str]:
+    def told(offers: Any, **more: Any) -> tuple[str, str, str]:
         result = prove(run_module, machine, offers, **more)
-        return result["rule"], result["problem"]
+        return result["rule"], result["problem"], result["host"]
 
     def changed(**more: Any) -> dict[str, Any]:
         return {**OFFERS, "d1": {"protocols": {"tcp": {**OFFERS["d1"]["protocols"]["tcp"], **more}}}}
 
     assert told({"p1": OFFERS["p1"]})[0] == "lost"
-    assert told(changed(rule="memory", problem="no room")) == ("memory", "on d1: no room")
+    assert told(changed(rule="memory", problem="no room")) == ("memory", "no room", "d1")
     assert told(changed(slots={}))[0] == "lost"
     own = {**OFFERS, "p1": {"protocols": {"tcp": {"rule": "fallback", "problem": "tcp"}}}}
-    assert told(own) == ("fallback", "on p1: tcp")
+    assert told(own) == ("fallback", "tcp", "p1")
     assert told(changed(address=1))[0] == "unregistered"
     assert told(OFFERS, path="/nowhere")[0] == "mooncake"
     monkeypatch.setattr(sockets, "probe", lambda address, port: sockets.TAKEN)
@@ -273,5 +274,5 @@ def test_what_is_wrong_before_anything_is_moved(
         raise Trouble("address", "nobody answers")
 
     monkeypatch.setattr(transfer_segment, "describe", silent)
-    assert told(OFFERS) == ("address", "nobody answers")
+    assert told(OFFERS) == ("address", "nobody answers", "")
     assert machine.runs == []

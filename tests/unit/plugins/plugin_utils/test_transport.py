@@ -47,8 +47,8 @@ def test_host_of_both_sides_is_its_own_peer() -> None:
 
 
 def result(**more: Any) -> dict[str, Any]:
-    blank = {"peer": "d1", "protocol": "tcp", "rule": "", "problem": "", "installed": "tcp", "bytes": 1000}
-    return {**blank, "read": 0.5, "write": 0.25, "written": "abc", **more}
+    blank = {"peer": "d1", "protocol": "tcp", "rule": "", "problem": "", "host": "", "installed": "tcp"}
+    return {**blank, "bytes": 1000, "read": 0.5, "write": 0.25, "written": "abc", **more}
 
 
 def hosts(proven: dict[str, Any] | None, seen: dict[str, Any] | None, why: str = "") -> dict[str, Told]:
@@ -72,6 +72,7 @@ def test_proven_pair_and_its_figures() -> None:
         "protocol": "tcp",
         "rule": "",
         "problem": "",
+        "host": "",
         "mend": "",
         "installed": "tcp",
         "read": 2000,
@@ -83,12 +84,12 @@ def test_proven_pair_and_its_figures() -> None:
 @pytest.mark.parametrize(
     ("proven", "seen", "rule", "words"),
     [
-        (None, GOOD, "lost", "p1 proved nothing: unreachable"),
-        (result(peer="other"), GOOD, "lost", "p1 proved nothing"),
-        (result(), None, "unknown", "d1 did not tell what has arrived there"),
-        (result(), {"received": {}, "ended": ""}, "unknown", "d1 did not tell"),
-        (result(), {"received": {"p1": "abd"}, "ended": ""}, "checksum-write", "other bytes have arrived on d1"),
-        (result(), DEAD, "died", "the engine on d1 ended in the middle: it ended before it was asked to: Killed"),
+        (None, GOOD, "lost", "nothing was proven from here: unreachable"),
+        (result(peer="other"), GOOD, "lost", "nothing was proven from here"),
+        (result(), None, "unknown", "did not tell what has arrived there"),
+        (result(), {"received": {}, "ended": ""}, "unknown", "did not tell"),
+        (result(), {"received": {"p1": "abd"}, "ended": ""}, "checksum-write", "other bytes have arrived"),
+        (result(), DEAD, "died", "the engine ended in the middle: it ended before it was asked to: Killed"),
         (result(rule="address", problem="x"), DEAD, "died", "ended in the middle"),
         (result(rule="fallback", problem="x"), DEAD, "fallback", "x"),
         (result(rule="read", problem="x"), GOOD, "read", "x"),
@@ -118,10 +119,10 @@ def test_nothing_at_all_is_not_proven() -> None:
 
 def test_finding_is_told_once_for_all_its_pairs() -> None:
     names = [f"p{number}" for number in range(7)]
-    told = {name: Told(["d1"], [result(rule="fallback", problem="on d1: tcp")]) for name in names}
+    told = {name: Told(["d1"], [result(rule="fallback", problem="tcp", host="d1")]) for name in names}
     (finding,) = transport.findings(transport.rows(told, ["tcp"]))
     text = transport.said(finding)
-    assert text[0] == "ERROR [fallback] on d1: tcp"
+    assert text[0] == "ERROR [fallback] d1: tcp"
     assert text[1] == "  Pairs: p0-d1 tcp, p1-d1 tcp, p2-d1 tcp, p3-d1 tcp, p4-d1 tcp and 2 more"
     assert "MC_FORCE_TCP" in text[2]
 
