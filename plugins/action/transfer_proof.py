@@ -24,18 +24,27 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         arguments = dict(self._task.args)
         if not arguments.get("offers"):
             register = str(arguments.get("register") or REGISTER)
-            hosts = [*(arguments.get("peers") or ()), arguments.get("name")]
-            arguments["offers"] = _offers(task_vars.get("hostvars") or {}, map(str, hosts), register)
+            name = str(arguments.get("name"))
+            hosts = [*map(str, arguments.get("peers") or ()), name]
+            arguments["offers"] = _offers(task_vars.get("hostvars") or {}, hosts, name, register)
         result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
         return result
 
 
-def _offers(hostvars: Any, hosts: Iterable[str], register: str) -> dict[str, Any]:
+def _offers(hostvars: Any, hosts: Iterable[str], name: str, register: str) -> dict[str, Any]:
     """Read as they are: a template over all hosts would cost each of them that many."""
     found: dict[str, Any] = {}
     for host in hosts:
         answer = hostvars.raw_get(host).get(register) if host in hostvars else None
         offer = answer.get("offer") if isinstance(answer, Mapping) else None
         if isinstance(offer, Mapping):
-            found[host] = dict(offer)
+            found[host] = {**offer, "protocols": _for(name, offer.get("protocols") or {})}
     return found
+
+
+def _for(name: str, protocols: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the places of all other hosts: with those of every peer it would be the square of them."""
+    return {
+        protocol: {**told, "slots": {name: told["slots"][name]}} if name in told.get("slots", ()) else told
+        for protocol, told in protocols.items()
+    }

@@ -40,6 +40,10 @@ class Descriptor:
         told = "+".join(self.protocols) or "nothing"
         return f"{told} ({', '.join(self.devices)})" if self.devices else told
 
+    @property
+    def registered(self) -> int:
+        return sum(size for _first, size in self.buffers)
+
     def holds(self, address: int, length: int) -> bool:
         return any(first <= address and address + length <= first + size for first, size in self.buffers)
 

@@ -93,7 +93,8 @@ class Npu:
         whole = -(-size // _PAGE) * _PAGE
         address = ctypes.c_void_p()
         self._call("aclrtMalloc", ctypes.byref(address), ctypes.c_size_t(whole + _PAGE), self._HUGE_FIRST)
-        return -(-(address.value or 0) // _PAGE) * _PAGE
+        first = address.value or 0
+        return first + (_PAGE - first % _PAGE) % _PAGE
 
     def put(self, address: int, data: bytes) -> None:
         size = ctypes.c_size_t(len(data))
@@ -111,7 +112,8 @@ def digest(data: bytes) -> str:
 
 
 def say(**told: Any) -> None:
-    print(json.dumps(told), flush=True)
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
 
 
 class End:
@@ -172,7 +174,8 @@ def prove(spec: Mapping[str, Any]) -> None:
     here = end.register(size)
     say(event="engine", segment=end.segment)
     for peer in spec["peers"]:
-        print(f"{MARK}{peer['name']}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{MARK}{peer['name']}\n")
+        sys.stderr.flush()
         say(event="begun", peer=peer["name"])
         say(event="proved", peer=peer["name"], **_exchange(end, here, size, peer))
 
@@ -202,7 +205,7 @@ def main() -> None:
         {"offer": offer, "prove": prove}[spec["action"]](spec)
     except Trouble as trouble:
         say(event="failed", rule=trouble.rule, problem=str(trouble))
-        sys.exit(1)
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

@@ -146,6 +146,12 @@ proof:
         installed:
           description: Transport that the peer's engine told over the network.
           type: str
+        segment:
+          description: Address and port at which the peer's engine answers, or its name at the metadata server.
+          type: str
+        registered:
+          description: Bytes of memory that the peer's engine told over the network as registered.
+          type: int
         bytes:
           description: Bytes of each transfer.
           type: int
@@ -191,6 +197,7 @@ class Proof:
                 blame(result, own["rule"], own["problem"], self.params["name"])
         offers = {peer: self._offer(peer, protocol) for peer in found}
         for peer, offered in offers.items():
+            found[peer]["segment"] = offered.get("segment", "")
             if offered["problem"]:
                 blame(found[peer], offered["rule"], offered["problem"], peer)
             elif self.params["name"] not in offered["slots"]:
@@ -202,8 +209,9 @@ class Proof:
         return list(found.values())
 
     def _blank(self, peer: str, protocol: str) -> Result:
-        told: Result = {"peer": peer, "protocol": protocol, "rule": "", "problem": "", "host": "", "installed": ""}
-        return {**told, "bytes": self.params["size"], "read": None, "write": None, "written": ""}
+        told: Result = {"peer": peer, "protocol": protocol, "rule": "", "problem": "", "host": ""}
+        seen: Result = {"segment": "", "installed": "", "registered": 0}
+        return {**told, **seen, "bytes": self.params["size"], "read": None, "write": None, "written": ""}
 
     def _offer(self, host: str, protocol: str) -> Dict[str, Any]:
         told = (self.params["offers"].get(host) or {}).get("protocols", {}).get(protocol)
@@ -216,7 +224,7 @@ class Proof:
 
         def ask(peer: str) -> str:
             descriptor = transfer_segment.describe(offers[peer]["segment"], self.params["metadata"], seconds)
-            found[peer]["installed"] = descriptor.installed
+            found[peer].update(installed=descriptor.installed, registered=descriptor.registered)
             transfer_segment.check(descriptor, protocol, offers[peer])
             return ""
 

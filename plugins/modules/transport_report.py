@@ -99,8 +99,14 @@ rows:
     mend:
       description: What to do about it.
       type: str
+    segment:
+      description: Address and port at which the peer's engine answered, or its name at the metadata server.
+      type: str
+    registered:
+      description: Bytes of memory that the peer's engine has registered, as it tells its peers.
+      type: int
     installed:
-      description: Transport that the peer's engine has installed, with its devices.
+      description: Transport that the peer's engine has installed, as it tells its peers, with its devices.
       type: str
     read:
       description: Bytes a second of one transfer, connection included. No measure of the network; that is the baseline.

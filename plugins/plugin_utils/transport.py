@@ -90,7 +90,9 @@ class Row:
     rule: str = ""
     problem: str = ""
     host: str = ""  # that it is wrong on; none when it is the way between the two
+    segment: str = ""  # where the peer's engine answers
     installed: str = ""
+    registered: int = 0  # bytes
     read: float | None = None  # bytes a second
     write: float | None = None
 
@@ -149,7 +151,9 @@ def _row(hosts: Mapping[str, Told], source: str, peer: str, protocol: str) -> Ro
         rule,
         problem,
         host,
+        result["segment"],
         result["installed"],
+        result["registered"],
         _rate(result["bytes"], result["read"]),
         _rate(result["bytes"], result["write"]),
     )
@@ -172,7 +176,7 @@ def findings(told: Iterable[Row]) -> list[Finding]:
 
 # ---- for people and scripts
 
-_TITLES = ("PAIR", "STEP", "READ", "WRITE", "INSTALLED", "")
+_TITLES = ("PAIR", "STEP", "READ", "WRITE", "PEER", "INSTALLED", "REGISTERED", "")
 
 
 def summary(told: Sequence[Row], cluster: str) -> str:
@@ -195,7 +199,9 @@ def table(told: Sequence[Row]) -> list[tuple[str, bool | None]]:
 
 def _cells(row: Row) -> tuple[str, ...]:
     proven = "proven" if not row.rule else f"NOT PROVEN: {row.rule}"
-    return (row.pair, row.protocol, rate(row.read), rate(row.write), row.installed or "-", proven)
+    registered = f"{row.registered / (1 << 20):.1f} MiB" if row.registered else "-"
+    figures = (rate(row.read), rate(row.write))
+    return (row.pair, row.protocol, *figures, row.segment or "-", row.installed or "-", registered, proven)
 
 
 def said(finding: Finding) -> list[str]:

@@ -35,7 +35,8 @@ from .conftest import CACHE
 ENGINE = CACHE / "engine"
 HERE = "127.0.0.1"
 SIZE = 1 << 20
-PORTS = [18600, 18663]
+# a connection that has ended holds its port for a minute
+PORTS = [18600, 19111]
 
 
 class Ended(Exception):
@@ -176,6 +177,7 @@ def test_memory_is_read_and_written_and_both_ends_say_so(run: Any, machine: Mach
     assert (result["rule"], result["problem"], result["installed"]) == ("", "", "tcp")
     assert result["read"] > 0
     assert result["write"] > 0
+    assert (result["registered"], result["segment"]) == (2 * SIZE, offered["segment"])
     (row,) = two.judged([result])
     assert (row.rule, row.pair) == ("", "p1-d1")
     assert row.read

@@ -42,8 +42,8 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return told
 
 
-RESULT = {"peer": "d1", "protocol": "tcp", "rule": "", "problem": "", "host": "", "installed": "tcp"}
-RESULT = {**RESULT, "bytes": 1000, "read": 0.5, "write": 0.25, "written": "abc"}
+RESULT = {"peer": "d1", "protocol": "tcp", "rule": "", "problem": "", "host": "", "segment": "x", "installed": "tcp"}
+RESULT = {**RESULT, "registered": 5, "bytes": 1000, "read": 0.5, "write": 0.25, "written": "abc"}
 PROVEN = {"proof": {"results": [RESULT]}}
 WITNESS = {"witness": {"tcp": {"received": {"p1": "abc"}, "ended": ""}}}
 
@@ -108,7 +108,16 @@ def test_offers_of_the_peers_and_the_own_one_go_to_the_module(monkeypatch: pytes
     )
     action = transfer_proof.ActionModule.__new__(transfer_proof.ActionModule)
     action._task = Task("transfer_proof", {"name": "p1", "peers": ["d1", "d2", "gone"]}, False)
-    hostvars = Hostvars({name: {"__transport_offered": {"offer": {"address": name}}} for name in ("p1", "d1", "d3")})
+    tcp = {"rule": "", "slots": {"p1": 1, "p2": 2}}
+    offers = {
+        "p1": {"address": "a"},
+        "d1": {"protocols": {"tcp": tcp, "rdma": {"rule": "ports"}}},
+        "d3": {},
+    }
+    hostvars = Hostvars({name: {"__transport_offered": {"offer": offer}} for name, offer in offers.items()})
     dict.__setitem__(hostvars, "d2", {"__transport_offered": {"failed": True}})
     action.run(task_vars={"hostvars": hostvars})
-    assert given["offers"] == {"d1": {"address": "d1"}, "p1": {"address": "p1"}}
+    assert given["offers"] == {
+        "d1": {"protocols": {"tcp": {"rule": "", "slots": {"p1": 1}}, "rdma": {"rule": "ports"}}},
+        "p1": {"address": "a", "protocols": {}},
+    }

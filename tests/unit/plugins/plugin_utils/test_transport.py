@@ -47,8 +47,9 @@ def test_host_of_both_sides_is_its_own_peer() -> None:
 
 
 def result(**more: Any) -> dict[str, Any]:
-    blank = {"peer": "d1", "protocol": "tcp", "rule": "", "problem": "", "host": "", "installed": "tcp"}
-    return {**blank, "bytes": 1000, "read": 0.5, "write": 0.25, "written": "abc", **more}
+    blank = {"peer": "d1", "protocol": "tcp", "rule": "", "problem": "", "host": ""}
+    seen = {"segment": "192.0.2.21:18502", "installed": "tcp", "registered": 3 << 20}
+    return {**blank, **seen, "bytes": 1000, "read": 0.5, "write": 0.25, "written": "abc", **more}
 
 
 def hosts(proven: dict[str, Any] | None, seen: dict[str, Any] | None, why: str = "") -> dict[str, Told]:
@@ -74,7 +75,9 @@ def test_proven_pair_and_its_figures() -> None:
         "problem": "",
         "host": "",
         "mend": "",
+        "segment": "192.0.2.21:18502",
         "installed": "tcp",
+        "registered": 3 << 20,
         "read": 2000,
         "write": 4000,
         "proven": True,
@@ -131,5 +134,7 @@ def test_table() -> None:
     rows = transport.rows({**hosts(result(), GOOD), "x": Told(["d1"])}, ["tcp"])
     lines = transport.table(rows)
     assert [proven for _text, proven in lines] == [None, True, False]
-    assert lines[1][0].split() == ["p1-d1", "tcp", "0.00", "MB/s", "0.00", "MB/s", "tcp", "proven"]
+    figures = ["0.00", "MB/s", "0.00", "MB/s"]
+    seen = ["192.0.2.21:18502", "tcp", "3.0", "MiB"]
+    assert lines[1][0].split() == ["p1-d1", "tcp", *figures, *seen, "proven"]
     assert lines[2][0].endswith("NOT PROVEN: lost")
