@@ -177,12 +177,14 @@ def prove(spec: Mapping[str, Any]) -> None:
         sys.stderr.write(f"{MARK}{peer['name']}\n")
         sys.stderr.flush()
         say(event="begun", peer=peer["name"])
-        say(event="proved", peer=peer["name"], **_exchange(end, here, size, peer))
+        say(event="proved", peer=peer["name"], **_exchange(end, here, size, spec["patience"], peer))
 
 
-def _exchange(end: End, here: int, size: int, peer: Mapping[str, Any]) -> Dict[str, Any]:
+def _exchange(end: End, here: int, size: int, patience: float, peer: Mapping[str, Any]) -> Dict[str, Any]:
     read = _timed(end.engine.transfer_sync_read, peer["segment"], here, peer["address"], size)
     read["digest"] = digest(end.memory.get(here, size))
+    if read["code"] and read["seconds"] > patience:  # it hangs, and would again
+        return {"read": read, "hangs": True}
     data = os.urandom(size)
     end.memory.put(here, data)
     write = _timed(end.engine.transfer_sync_write, peer["segment"], here, peer["slot"], size)
@@ -190,7 +192,7 @@ def _exchange(end: End, here: int, size: int, peer: Mapping[str, Any]) -> Dict[s
     end.memory.put(here, bytes(size))
     back = _timed(end.engine.transfer_sync_read, peer["segment"], here, peer["slot"], size)
     back["digest"] = digest(end.memory.get(here, size))
-    return {"read": read, "write": write, "back": back}
+    return {"read": read, "write": write, "back": back, "hangs": False}
 
 
 def _timed(move: Any, segment: str, here: int, there: int, size: int) -> Dict[str, Any]:

@@ -142,7 +142,7 @@ witness:
   type: dict
   contains:
     PROTOCOL:
-      description: "C(received) (SHA-256 by source), C(ended) (empty, or how the engine ended before it was asked to)."
+      description: "C(received) (SHA-256 by source), C(ended) (empty, or how the engine ended instead)."
       type: dict
 stopped:
   description: Units that were there and are not any more.
@@ -271,8 +271,11 @@ def stop(module: AnsibleModule) -> Dict[str, Any]:
             continue
         received: Dict[str, str] = next((event["digests"] for event in told if event["event"] == "received"), {})
         said = transfer_bench.complaint(units.read(proof.path(f"{protocol}.log")))
-        ended = "" if before[name].running and received else f"it ended before it was asked to: {said}"
-        witness[protocol] = {"received": received, "ended": ended}
+        how = "hangs and had to be killed" if before[name].running else "ended in the middle"
+        witness[protocol] = {
+            "received": received,
+            "ended": "" if received and before[name].running else f"{how}: {said}",
+        }
     proof.remove_files()
     return {"stopped": found, "witness": witness}
 

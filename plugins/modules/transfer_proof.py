@@ -179,8 +179,10 @@ from ansible_collections.mooncake.pd.plugins.module_utils.transfer_worker import
 
 Result = Dict[str, Any]
 _AT_ONCE = 16
-# an engine with its libraries comes up, and goes
+# An engine with its libraries comes up, and goes; and it waits a minute for the handshake of a peer that hangs
+# (transfer_metadata_plugin.cpp@3b5a594), whatever MC_TRANSFER_TIMEOUT says.
 _AROUND = 60
+_HANDSHAKE = 65
 
 
 class Proof:
@@ -257,7 +259,8 @@ class Proof:
             }
             for peer, told in offers.items()
         ]
-        code, out, err = self._run(protocol, proof.specification(self.params, protocol, "prove", peers=peers), ports)
+        text = proof.specification(self.params, protocol, "prove", peers=peers, patience=self.params["timeout"])
+        code, out, err = self._run(protocol, text, ports)
         said = proof.by_peer(err)
         events = list(proof.events(out))
         begun = [event["peer"] for event in events if event["event"] == "begun"]
@@ -281,7 +284,7 @@ class Proof:
             self.params,
             environment=proof.environment(self.params, protocol, ports),
             # reads, writes and reads back, each with its limit
-            seconds=_AROUND + 3 * max(5, self.params["timeout"]) * len(self.params["peers"]),
+            seconds=_AROUND + (_HANDSHAKE + 3 * max(5, self.params["timeout"])) * len(self.params["peers"]),
             wait=True,
             prefix=proof.PREFIX,
         )
@@ -296,6 +299,11 @@ def blame(result: Result, rule: str, problem: str, host: str = "") -> None:
 
 
 def judge(result: Result, moved: Mapping[str, Any], offered: str, said: str) -> None:
+    if moved["hangs"]:
+        blame(
+            result, "timeout", f"reading answers {moved['read']['code']} after {moved['read']['seconds']:.0f} s: {said}"
+        )
+        return
     read, write, back = moved["read"], moved["write"], moved["back"]
     result.update(read=read["seconds"] if read["code"] == 0 else None)
     result.update(write=write["seconds"] if write["code"] == 0 else None, written=write["digest"])

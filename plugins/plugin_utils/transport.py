@@ -141,7 +141,7 @@ def _row(hosts: Mapping[str, Told], source: str, peer: str, protocol: str) -> Ro
     if not rule and (seen is None or (not seen["ended"] and source not in seen["received"])):
         rule, problem, host = "unknown", "did not tell what has arrived there", peer
     elif seen is not None and seen["ended"] and rule in _SEEN_OF_A_DEATH:
-        rule, problem, host = "died", f"the engine ended in the middle: {seen['ended']}", peer
+        rule, problem, host = "died", f"the engine {seen['ended']}", peer
     elif not rule and seen is not None and seen["received"].get(source) != result["written"]:
         rule, problem = "checksum-write", "writing answers success, and other bytes have arrived"
     return Row(

@@ -306,6 +306,7 @@ def test_target_that_hangs(run: Any, machine: Machine) -> None:
     process = machine.processes[proof.unit("tcp")]
     process.send_signal(signal.SIGSTOP)
     try:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         (result,) = two.proven(timeout=1)
     finally:
         process.send_signal(signal.SIGCONT)

@@ -64,6 +64,7 @@ SPEC = {
     "size": 5000,
     "name": "n",
     "sources": ["p1", "p2"],
+    "patience": 5,
 }
 
 
@@ -128,6 +129,16 @@ def test_success_without_bytes_is_seen(
     told, _there = prove(monkeypatch, capsys)
     assert told["read"]["digest"] == told["back"]["digest"] == worker.digest(bytes(5000))
     assert told["write"]["digest"] != told["back"]["digest"]
+
+
+def test_peer_that_hangs_is_left_at_once(
+    engine: type[Engine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine, "transfer_sync_read", lambda *_: -1)
+    told, _there = prove(monkeypatch, capsys, patience=-1)
+    assert (told["hangs"], "write" in told) == (True, False)
+    told, _there = prove(monkeypatch, capsys)
+    assert (told["hangs"], told["write"]["code"]) == (False, 0)
 
 
 def test_engine_that_does_not_come_up(

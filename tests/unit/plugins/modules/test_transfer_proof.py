@@ -39,7 +39,7 @@ class Machine:
         self.states: dict[str, systemd.Unit] = {}
         self.out = line(event="offered", **OFFERED)
         self.log = ""
-        self.dies = self.stays = False
+        self.dies = self.stays = self.silent = False
         self.code = 0
         self.answer: tuple[int, str, str] = (0, "", "")
         self.spec: dict[str, Any] = {}
@@ -60,7 +60,7 @@ class Machine:
             return self.code, "", "no such user"
         if argv[:2] == ["systemctl", "stop"] and not self.stays:
             for stopped in argv[3:]:
-                if self.states.pop(stopped, systemd.Unit("")).running:
+                if self.states.pop(stopped, systemd.Unit("")).running and not self.silent:
                     protocol = stopped[len(proof.PREFIX) + 1 : -len(".service")]
                     with Path(proof.path(f"{protocol}.out")).open("a") as file:
                         file.write(line(**RECEIVED))
@@ -162,7 +162,11 @@ def test_stop_tells_of_an_engine_that_died(run_module: RunModule, machine: Machi
     Path(proof.path("tcp.log")).write_text(machine.log)
     machine.states.clear()
     answer = run_module(transfer_offer, state="stopped")
-    assert answer["witness"]["tcp"] == {"received": {}, "ended": "it ended before it was asked to: Check failed"}
+    assert answer["witness"]["tcp"] == {"received": {}, "ended": "ended in the middle: Check failed"}
+    offer(run_module, machine)
+    machine.silent = True
+    answer = run_module(transfer_offer, state="stopped")
+    assert answer["witness"]["tcp"]["ended"] == "hangs and had to be killed: Check failed"
     offer(run_module, machine)
     machine.stays = True
     answer = run_module(transfer_offer, state="stopped")
@@ -197,6 +201,7 @@ def moved(**more: Any) -> str:
         "read": {"code": 0, "seconds": 0.5, "digest": "d"},
         "write": {"code": 0, "seconds": 0.25, "digest": "w"},
         "back": {"code": 0, "seconds": 0.5, "digest": "w"},
+        "hangs": False,
     }
     return line(event="begun", peer="d1") + line(event="proved", peer="d1", **{**told, **more})
 
@@ -218,7 +223,7 @@ def test_proof_that_succeeds(run_module: RunModule, machine: Machine) -> None:
         "written": "w",
     }
     (argv,) = machine.runs
-    assert {"--unit=mooncake-pd-transport-proof.service", "--property=RuntimeMaxSec=120"} <= set(argv)
+    assert {"--unit=mooncake-pd-transport-proof.service", "--property=RuntimeMaxSec=185"} <= set(argv)
     assert "--setenv=MC_TRANSFER_TIMEOUT=20" in argv
     assert machine.spec["peers"] == [{"name": "d1", "segment": SEGMENT, "address": 4096, "slot": 5096}]
 
@@ -232,6 +237,7 @@ SAID = f"note\n{MARK}other\nnot this\n{MARK}d1\nE0102 03:04:05.1  7 x.cpp:1] rej
     ("answer", "rule", "words"),
     [
         ((0, moved(read=FAILED, write=FAILED), SAID), "read", "reading answers -1: rejected"),
+        ((0, moved(read={**FAILED, "seconds": 61}, hangs=True), SAID), "timeout", "answers -1 after 61 s: rejected"),
         ((0, moved(read=OTHER), SAID), "checksum-read", "other bytes have arrived"),
         ((0, moved(write=FAILED), SAID), "write", "writing answers -1: rejected"),
         ((0, moved(back=FAILED), SAID), "read", "reading back what was written answers -1"),

@@ -60,7 +60,7 @@ def hosts(proven: dict[str, Any] | None, seen: dict[str, Any] | None, why: str =
 
 
 GOOD = {"received": {"p1": "abc"}, "ended": ""}
-DEAD = {"received": {}, "ended": "it ended before it was asked to: Killed"}
+DEAD = {"received": {}, "ended": "ended in the middle: Killed"}
 
 
 def test_proven_pair_and_its_figures() -> None:
@@ -92,7 +92,7 @@ def test_proven_pair_and_its_figures() -> None:
         (result(), None, "unknown", "did not tell what has arrived there"),
         (result(), {"received": {}, "ended": ""}, "unknown", "did not tell"),
         (result(), {"received": {"p1": "abd"}, "ended": ""}, "checksum-write", "other bytes have arrived"),
-        (result(), DEAD, "died", "the engine ended in the middle: it ended before it was asked to: Killed"),
+        (result(), DEAD, "died", "the engine ended in the middle: Killed"),
         (result(rule="address", problem="x"), DEAD, "died", "ended in the middle"),
         (result(rule="fallback", problem="x"), DEAD, "fallback", "x"),
         (result(rule="read", problem="x"), GOOD, "read", "x"),
