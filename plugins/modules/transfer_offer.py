@@ -234,14 +234,15 @@ class Offers:
 
     def _judged(self, protocol: str, offered: Dict[str, Any]) -> Dict[str, Any]:
         told = {key: offered[key] for key in ("segment", "address", "length", "size", "digest", "slots")}
+        seen: Dict[str, Any] = {}
+        seconds = float(self.params["timeout"])
         try:
-            descriptor = transfer_segment.describe(
-                told["segment"], self.params["metadata"], float(self.params["timeout"])
-            )
+            descriptor = transfer_segment.describe(told["segment"], self.params["metadata"], seconds)
+            seen.update(segment=told["segment"], installed=descriptor.installed)
             transfer_segment.check(descriptor, protocol, told)
         except Trouble as trouble:
-            return problem(trouble.rule, str(trouble))
-        return {"rule": "", "problem": "", **told, "installed": descriptor.installed}
+            return {**problem(trouble.rule, str(trouble)), **seen}
+        return {"rule": "", "problem": "", **told, **seen}
 
 
 def problem(rule: str, text: str) -> Dict[str, Any]:

@@ -199,7 +199,7 @@ class Proof:
                 blame(result, own["rule"], own["problem"], self.params["name"])
         offers = {peer: self._offer(peer, protocol) for peer in found}
         for peer, offered in offers.items():
-            found[peer]["segment"] = offered.get("segment", "")
+            found[peer].update({key: offered[key] for key in ("segment", "installed") if key in offered})
             if offered["problem"]:
                 blame(found[peer], offered["rule"], offered["problem"], peer)
             elif self.params["name"] not in offered["slots"]:

@@ -202,7 +202,7 @@ def test_engine_that_silently_falls_back_to_tcp(run: Any, machine: Machine) -> N
     tcp, rdma = two.proven()
     assert (tcp["rule"], rdma["rule"]) == ("", "fallback")
     assert (rdma["problem"], rdma["host"]) == ("rdma is planned, the engine has installed tcp", "d1")
-    assert (rdma["read"], rdma["write"]) == (None, None)
+    assert (rdma["read"], rdma["write"], rdma["installed"]) == (None, None, "tcp")
 
 
 def test_peer_sees_a_fallback_that_the_host_did_not_tell(run: Any, machine: Machine) -> None:

@@ -271,6 +271,7 @@ def test_what_is_wrong_before_anything_is_moved(
     assert told({"p1": OFFERS["p1"]})[0] == "lost"
     assert told(changed(rule="memory", problem="no room")) == ("memory", "no room", "d1")
     assert told(changed(slots={}))[0] == "lost"
+    assert prove(run_module, machine, changed(problem="x", rule="fallback", installed="cxl"))["installed"] == "cxl"
     own = {**OFFERS, "p1": {"protocols": {"tcp": {"rule": "fallback", "problem": "tcp"}}}}
     assert told(own) == ("fallback", "tcp", "p1")
     assert told(changed(address=1))[0] == "unregistered"
