@@ -19,7 +19,8 @@ INTEGRATION := service router twin
 LONG_SCENARIOS := ascend_2p1d
 LONG_INTEGRATION := roll bundle
 TESTS_roll := test_4_roll.py
-TESTS_service := test_1_bad_topology.py test_2_service.py test_3_installed.py test_5_status.py test_baseline.py
+TESTS_service := test_1_bad_topology.py test_2_service.py test_3_installed.py test_5_status.py test_baseline.py \
+	test_transport.py test_transport_engine.py
 TESTS_bundle := test_bundle.py
 # the longest first
 PARTS := $(addprefix molecule-,$(SCENARIOS)) $(addprefix integration-,$(INTEGRATION)) sanity units oldest-core lint scale

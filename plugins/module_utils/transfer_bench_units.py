@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.mooncake.pd.plugins.module_utils import perftest, rdma_sysfs, sockets, transfer_bench
 
@@ -30,12 +30,26 @@ ARGUMENTS: Dict[str, Any] = {
 }
 
 
-def unit(name: str) -> str:
-    return f"{PREFIX}-{name}.service"
+def unit(name: str, prefix: str = PREFIX) -> str:
+    return f"{prefix}-{name}.service"
 
 
-def log(name: str) -> str:
-    return os.path.join(LOGS, f"{PREFIX}-{name}.log")
+def log(name: str, prefix: str = PREFIX) -> str:
+    return os.path.join(LOGS, f"{prefix}-{name}.log")
+
+
+def read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def forget(run_command: Callable[..., Any], names: Sequence[str]) -> None:
+    """Stop them, whatever state they are in; a unit that is not there is no failure."""
+    for verb in ("stop", "reset-failed"):
+        run_command(["systemctl", verb, "--", *names])
 
 
 def words(
@@ -46,19 +60,22 @@ def words(
     environment: Mapping[str, str],
     seconds: int,
     wait: bool,
+    prefix: str = PREFIX,
+    properties: Optional[Mapping[str, str]] = None,
 ) -> List[str]:
     """systemd-run for a unit that lives no longer than that."""
-    properties = {
+    own = {
         "User": params["user"],
         "RuntimeMaxSec": str(seconds),
         "LimitMEMLOCK": "infinity",
         "TimeoutStopSec": "5",
     }
     if not wait:
-        properties.update({"StandardOutput": f"file:{log(name)}", "StandardError": "inherit"})
-    argv = ["systemd-run", "--quiet", "--collect", "--no-ask-password", f"--unit={unit(name)}"]
+        own.update({"StandardOutput": f"file:{log(name, prefix)}", "StandardError": "inherit"})
+    own.update(properties or {})
+    argv = ["systemd-run", "--quiet", "--collect", "--no-ask-password", f"--unit={unit(name, prefix)}"]
     argv += ["--wait", "--pipe"] if wait else []
-    argv += [f"--property={key}={value}" for key, value in properties.items()]
+    argv += [f"--property={key}={value}" for key, value in own.items()]
     argv += [f"--setenv={key}={value}" for key, value in {**params["environment"], **environment}.items()]
     return [*argv, "--", *command]
 

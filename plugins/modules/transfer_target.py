@@ -167,7 +167,7 @@ class Targets:
 
     def _run(self, name: str, command: List[str], environment: Dict[str, str]) -> str:
         """Starts a transient unit; the reason when it cannot be started."""
-        forget(self.module, [units.unit(name)])
+        units.forget(self.module.run_command, [units.unit(name)])
         argv = units.words(
             name, command, self.params, environment=environment, seconds=self.params["runtime"], wait=False
         )
@@ -179,7 +179,7 @@ class Targets:
         until = time.monotonic() + self.params["timeout"]
         while True:
             running = systemd.show(self.module.run_command, [name])[name].running
-            text = read(units.log(plane))
+            text = units.read(units.log(plane))
             segment = transfer_bench.parse_listening(text)
             if not running:
                 return problem(f"the target ended: {transfer_bench.complaint(text)}")
@@ -218,24 +218,10 @@ def problem(text: str, optional: bool = False) -> Dict[str, Any]:
     return {"problem": text, "optional": optional}
 
 
-def read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 def listens(segment: str) -> bool:
     port = int(segment.rpartition(":")[2])
     rows, _bad = sockets.tables(ports={port})
     return bool(sockets.listeners(rows, port))
-
-
-def forget(module: AnsibleModule, names: List[str]) -> None:
-    """Stop them, whatever state they are in; a unit that is not there is no failure."""
-    for verb in ("stop", "reset-failed"):
-        module.run_command(["systemctl", verb, "--", *names])
 
 
 def stop(module: AnsibleModule) -> List[str]:
@@ -245,7 +231,7 @@ def stop(module: AnsibleModule) -> List[str]:
 
     found = there()
     if found and not module.check_mode:
-        forget(module, found)
+        units.forget(module.run_command, found)
         left = there()
         if left:
             module.fail_json(msg=f"{', '.join(left)} cannot be stopped: see `systemctl status`")

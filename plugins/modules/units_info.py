@@ -28,7 +28,7 @@ options:
       - The default are those that roles and modules of this collection have for themselves.
     type: list
     elements: str
-    default: [mooncake-pd-logs.service, mooncake-pd-preflight.service, mooncake-pd-baseline*]
+    default: [mooncake-pd-logs.service, mooncake-pd-preflight.service, mooncake-pd-baseline*, mooncake-pd-transport*]
 attributes:
   check_mode:
     description: Can run in check_mode and return changed status prediction without modifying target.
@@ -164,7 +164,7 @@ from ansible_collections.mooncake.pd.plugins.module_utils import notes, systemd,
 
 UNIT_DIR = unit_file.UNIT_DIR
 RUN_DIR = notes.RUN_DIR
-KNOWN = ["mooncake-pd-logs.service", "mooncake-pd-preflight.service", "mooncake-pd-baseline*"]
+KNOWN = ["mooncake-pd-logs.service", "mooncake-pd-preflight.service", "mooncake-pd-baseline*", "mooncake-pd-transport*"]
 
 
 def main() -> None:
