@@ -68,9 +68,13 @@ class Client:
 
     def fill(self, *keys: str) -> None:
         """Writes to these keys, again and again, until etcd takes no more."""
-        with pytest.raises(urllib.error.HTTPError) as refusal:
+
+        def write() -> None:
             for key in itertools.islice(itertools.cycle(keys), 50):
                 self.ask("mo-a", "kv/put", key=coded(key), value=coded("x" * 500_000))
+
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            write()
         assert "database space exceeded" in refusal.value.read().decode()
 
     def compact(self) -> None:
