@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 import ssl
 import threading
 import time
@@ -152,6 +153,15 @@ def status(scenario, folder: Path) -> dict:
     return json.loads((folder / "status.json").read_text())
 
 
+def quotas(scenario) -> list[int]:
+    """With which they run, and not what their units say."""
+    found = []
+    for name, host in scenario.hosts.items():
+        metrics = host.check_output(f"curl -sf http://{ADDRESSES[name]}:2381/metrics")
+        found.append(int(float(re.search(r"^etcd_server_quota_backend_bytes (\S+)$", metrics, re.M)[1])))
+    return found
+
+
 def started(scenario) -> dict[str, float]:
     return {name: scenario.started(name, UNIT) for name in ADDRESSES}
 
@@ -241,10 +251,12 @@ def test_no_restart_that_would_cost_the_quorum(scenario, client):
 
 def test_a_member_that_lost_its_data_is_replaced(scenario, client):
     before = client.members()
-    play(scenario, "etcd", "-e", QUOTA)
+    # and what the test before could not do
+    play(scenario, "etcd")
     after = client.members()
     assert set(after) == set(ADDRESSES)
     assert [name for name in ADDRESSES if after[name] != before[name]] == ["mo-c"]
+    assert all(quota == 2 << 30 for quota in quotas(scenario))
     assert client.get("kept", "mo-c") == "yes"
 
 
@@ -261,6 +273,7 @@ def test_back_to_a_snapshot(scenario, client, tmp_path):
     assert client.get("kept") == "no"
     options = f"etcd_snapshot={snapshot} etcd_confirm=molecule-etcd {QUOTA}"
     play(scenario, "etcd_restore", "-e", options)
+    assert all(quota == 1 << 30 for quota in quotas(scenario))
     assert client.get("kept", "mo-b") == "yes"
     for host in scenario.hosts.values():
         assert host.check_output(f"ls -d {DATA}/before-*/member | wc -l") == "1"
@@ -283,3 +296,17 @@ def test_status_tells_who_leads_and_how_full_it_is(scenario, client, tmp_path):
     assert [one["host"] for one in members if one["role"] == "leader"] == [client.leader()]
     assert all(0 < one["db_size"] < one["db_quota"] for one in members)
     assert [each for each in content["problems"] if each["name"] == "etcd"] == []
+
+
+def test_another_authority(scenario, tmp_path):
+    """As the role's README has it."""
+    for host in scenario.hosts.values():
+        host.check_output(f"systemctl stop {UNIT}")
+    SECRETS.rename(tmp_path / "old")
+    told = play(scenario, "etcd", rc=2).text
+    assert "ca.crt" in told
+    for host in scenario.hosts.values():
+        host.check_output("rm /etc/mooncake-pd-etcd/ca.pem")
+    play(scenario, "etcd")
+    assert (SECRETS / "ca.crt").read_bytes() != (tmp_path / "old/ca.crt").read_bytes()
+    assert Client().get("kept") == "yes"
