@@ -28,6 +28,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.status.seen import LEF
 REGISTERED = ("units", "uncompared", "asked", "engines", "routers")
 ARGUMENTS: dict[str, Any] = {
     **{name: {"type": "str", "default": f"__status_{name}"} for name in REGISTERED},
+    "etcd": {"type": "str", "default": "__etcd_asked"},
     "running": {"type": "str", "default": "instance_running"},
     "dest": {"type": "path"},
     "format": {"type": "str", "choices": ["text", "json"], "default": "text"},
@@ -89,8 +90,11 @@ def _seen(task_vars: Mapping[str, Any], planned: Sequence[str], options: Mapping
     played = frozenset(task_vars.get("ansible_play_hosts_all") or ())
     engines = list(_answers(variables, options["engines"], "instances"))
     routers = list(_answers(variables, options["routers"], "routers"))
-    engines_unknown, routers_unknown = (
-        next(_broken(variables, options[name]), "no host that could ask was reached") for name in ("engines", "routers")
+    # that nobody answers is an answer, too
+    etcd = [one for own in variables.values() if "answering" in (one := own.get(options["etcd"]) or {})]
+    engines_unknown, routers_unknown, etcd_unknown = (
+        next(_broken(variables, options[name]), "no host that could ask was reached")
+        for name in ("engines", "routers", "etcd")
     )
     return Seen(
         cluster=variables[planned[0]]["pd_cluster"],
@@ -113,6 +117,9 @@ def _seen(task_vars: Mapping[str, Any], planned: Sequence[str], options: Mapping
         engines_unknown=engines_unknown,
         routers=routers[0] if routers else None,
         routers_unknown=routers_unknown,
+        # any of those that saw most of it
+        etcd=max(etcd, key=lambda one: len(one["answering"]), default=None),
+        etcd_unknown=etcd_unknown,
         now=time.time(),
     )
 

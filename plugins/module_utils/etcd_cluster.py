@@ -83,9 +83,17 @@ class Known:
     def healthy(self) -> bool:
         return self.asked is not None and self.asked.healthy
 
-    def as_dict(self, leader: str) -> dict[str, Any]:
-        asked = self.asked
-        status: Mapping[str, Any] = asked.status if asked else {}
+    @property
+    def why(self) -> str:
+        """Why it is not healthy."""
+        return "it was not asked" if self.asked is None else self.asked.why or self.asked.unhealthy
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        return self.asked.status if self.asked else {}
+
+    def as_dict(self, leader: str, quota: int) -> dict[str, Any]:
+        status = self.status
         return {
             "id": self.id,
             "name": self.name,
@@ -94,10 +102,12 @@ class Known:
             "learner": self.learner,
             "leader": bool(leader) and self.id == leader,
             "healthy": self.healthy,
-            "why": "it was not asked" if asked is None else asked.why or asked.unhealthy,
+            "why": self.why,
             "version": status.get("version"),
             "db_size": _whole(status.get("dbSize")),
             "db_size_in_use": _whole(status.get("dbSizeInUse")),
+            # since 3.6 (etcd-io/etcd#17877)
+            "db_quota": (_whole(status.get("dbSizeQuota")) or quota or None) if status else None,
             "raft_term": _whole(status.get("raftTerm")),
         }
 

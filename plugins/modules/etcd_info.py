@@ -21,6 +21,12 @@ options:
     type: list
     elements: str
     default: []
+  quota:
+    description: >-
+      Bytes of its database beyond which a member takes no writes (C(--quota-backend-bytes)), for releases before 3.6,
+      which do not tell it.
+    type: int
+    default: 0
   without:
     description: Name of a member that is about to restart. RV(can_lose) tells whether the others are a quorum then.
     type: str
@@ -124,6 +130,9 @@ members:
     db_size_in_use:
       description: Bytes of it that hold something.
       type: int
+    db_quota:
+      description: Bytes beyond which it takes no writes; V(null) when neither it nor O(quota) tells.
+      type: int
     raft_term:
       description: Number of the election that its leader won.
       type: int
@@ -140,6 +149,7 @@ def main() -> None:
         argument_spec={
             **ARGUMENTS,
             "members": {"type": "list", "elements": "str", "default": []},
+            "quota": {"type": "int", "default": 0},
             "without": {"type": "str"},
         },
         required_together=TOGETHER,
@@ -159,7 +169,7 @@ def main() -> None:
         leader=leader,
         quorum=seen.quorum,
         alarms=seen.alarms,
-        members=[member.as_dict(seen.leader) for member in seen.members],
+        members=[member.as_dict(seen.leader, params["quota"]) for member in seen.members],
         **more,
     )
 

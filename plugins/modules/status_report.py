@@ -46,6 +46,10 @@ options:
     description: Name under which the result of M(mooncake.pd.router_worker) was registered on the router's host.
     type: str
     default: __status_routers
+  etcd:
+    description: Name under which the result of M(mooncake.pd.etcd_info) was registered on the members of etcd.
+    type: str
+    default: __etcd_asked
   dest:
     description:
       - Folder on the controller for C(status.json), made when it is missing. By default C(status/<name of the cluster>)
@@ -85,9 +89,10 @@ notes:
     C(restarts), C(memory) (bytes), C(plan) (V(as planned), V(other arguments), V(not installed), V(not running),
     V(unknown)), C(units) and C(servers). What is not known is null.
   - >-
-    Each of C(services) has C(name), C(kind), C(host), C(unit), C(ok), C(state), C(health), C(why), C(since),
-    C(restarts), C(memory) and C(plan); each of C(problems) has C(rule), C(severity) (V(error) or V(notice)), C(name),
-    C(host), C(what) and C(fix).
+    Each of C(services) has C(name), C(kind), C(host), C(unit), C(ok), C(state), C(health), C(role) (V(leader) or
+    V(follower) of a member of etcd, else null), C(db_size) and C(db_quota) (bytes of its database, and beyond which it
+    takes no writes, else null), C(why), C(since), C(restarts), C(memory) and C(plan); each of C(problems) has C(rule),
+    C(severity) (V(error) or V(notice)), C(name), C(host), C(what) and C(fix).
 seealso:
   - module: mooncake.pd.units_info
   - module: mooncake.pd.vllm_info

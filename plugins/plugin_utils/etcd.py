@@ -16,6 +16,9 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health,
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Etcd, Topology
 
 KIND = "etcd"
+# A member whose database is full still reads, counts for the quorum and has to be restarted to get a larger one; that
+# it takes no writes is told by its alarm. The parameter is of 3.4.17 (etcd-io/etcd#12880), older ones ignore it.
+_HEALTH = "/health?exclude=NOSPACE"
 
 
 def processes(topology: Topology, etcd: Etcd) -> list[Process]:
@@ -82,5 +85,5 @@ def _process(topology: Topology, etcd: Etcd, host: str) -> Process:
             exact("etcd-peer", address, etcd.peer_port, f"{etcd.where}.peer_port"),
             exact("etcd-metrics", address, etcd.metrics_port, f"{etcd.where}.metrics_port"),
         ),
-        health=Health(f"{metrics}/health", {"health": "true"}),
+        health=Health(f"{metrics}{_HEALTH}", {"health": "true"}),
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -20,6 +22,8 @@ import yaml
 UNIT = "mooncake-pd-etcd"
 DATA = "/var/lib/mooncake-pd-etcd"
 ADDRESSES = {"mo-a": "10.90.90.11", "mo-b": "10.90.90.12", "mo-c": "10.90.90.13"}
+QUOTA = f"etcd_quota={1 << 30}"
+SMALL = f"etcd_quota={4 << 20}"
 SECRETS = Path("/var/cache/mooncake-pd/labs/molecule-etcd/secrets")
 
 
@@ -62,6 +66,22 @@ class Client:
     def get(self, key: str, host: str = "mo-a") -> str | None:
         found = self.ask(host, "kv/range", key=coded(key)).get("kvs", [])
         return base64.b64decode(found[0]["value"]).decode() if found else None
+
+    def fill(self, *keys: str) -> None:
+        """Writes to these keys, again and again, until etcd takes no more."""
+
+        def write() -> None:
+            for key in itertools.islice(itertools.cycle(keys), 50):
+                self.ask("mo-a", "kv/put", key=coded(key), value=coded("x" * 500_000))
+
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            write()
+        assert "database space exceeded" in refusal.value.read().decode()
+
+    def compact(self) -> None:
+        """Frees what is older than now; auto-compaction would after an hour."""
+        revision = self.ask("mo-a", "kv/range", key=coded("kept"))["header"]["revision"]
+        self.ask("mo-a", "kv/compaction", revision=revision, physical=True)
 
     def leader(self) -> str:
         for _try in range(100):
@@ -127,6 +147,21 @@ def play(scenario, name: str, *options: str, rc: int = 0):
     return run
 
 
+def status(scenario, folder: Path) -> dict:
+    """It ends with 2, as nothing but etcd runs."""
+    play(scenario, "status", "-e", f"status_dest={folder}", rc=2)
+    return json.loads((folder / "status.json").read_text())
+
+
+def quotas(scenario) -> list[int]:
+    """With which they run, and not what their units say."""
+    found = []
+    for name, host in scenario.hosts.items():
+        metrics = host.check_output(f"curl -sf http://{ADDRESSES[name]}:2381/metrics")
+        found.append(int(float(re.search(r"^etcd_server_quota_backend_bytes (\S+)$", metrics, re.M)[1])))
+    return found
+
+
 def started(scenario) -> dict[str, float]:
     return {name: scenario.started(name, UNIT) for name in ADDRESSES}
 
@@ -172,7 +207,7 @@ def test_a_leader_that_is_killed_comes_back(scenario, client):
 
 def test_check_mode_tells_a_change_and_makes_none(scenario):
     before = started(scenario)
-    text = play(scenario, "etcd", "-e", "etcd_quota=1073741824", "--check").text
+    text = play(scenario, "etcd", "-e", QUOTA, "--check").text
     # the file of each and its restart
     assert text.count("changed=2") == 3
     assert started(scenario) == before
@@ -180,12 +215,26 @@ def test_check_mode_tells_a_change_and_makes_none(scenario):
 
 def test_a_change_is_applied_one_after_the_other_and_no_put_fails(scenario, writer):
     before = started(scenario)
-    play(scenario, "etcd", "-e", "etcd_quota=1073741824")
+    play(scenario, "etcd", "-e", QUOTA)
     puts, failed = writer()
     after = started(scenario)
     assert all(after[name] > before[name] for name in ADDRESSES)
     assert (failed, puts > 100) == ([], True)
-    assert "changed=0" in play(scenario, "etcd", "-e", "etcd_quota=1073741824").text
+    assert "changed=0" in play(scenario, "etcd", "-e", QUOTA).text
+
+
+def test_a_full_etcd_takes_writes_again(scenario, client, tmp_path):
+    """Full of old versions: defragment. Full of what is needed: more quota."""
+    play(scenario, "etcd", "-e", SMALL)
+    client.fill("again")
+    assert "alarm NOSPACE of mo-" in " ".join(each["what"] for each in status(scenario, tmp_path)["problems"])
+    assert "NOSPACE" in play(scenario, "etcd_defragment", "-e", SMALL, rc=2).text
+    client.compact()
+    play(scenario, "etcd_defragment", "-e", SMALL)
+    assert client.put("kept", "yes")
+    client.fill(*map(str, range(50)))
+    play(scenario, "etcd", "-e", QUOTA)
+    assert client.put("kept", "yes")
 
 
 def test_no_restart_that_would_cost_the_quorum(scenario, client):
@@ -202,10 +251,12 @@ def test_no_restart_that_would_cost_the_quorum(scenario, client):
 
 def test_a_member_that_lost_its_data_is_replaced(scenario, client):
     before = client.members()
-    play(scenario, "etcd", "-e", "etcd_quota=1073741824")
+    # and what the test before could not do
+    play(scenario, "etcd")
     after = client.members()
     assert set(after) == set(ADDRESSES)
     assert [name for name in ADDRESSES if after[name] != before[name]] == ["mo-c"]
+    assert all(quota == 2 << 30 for quota in quotas(scenario))
     assert client.get("kept", "mo-c") == "yes"
 
 
@@ -220,8 +271,9 @@ def test_back_to_a_snapshot(scenario, client, tmp_path):
     told = play(scenario, "etcd_restore", "-e", f"etcd_snapshot={torn} etcd_confirm=molecule-etcd", rc=2).text
     assert "its hash is another one" in told
     assert client.get("kept") == "no"
-    options = f"etcd_snapshot={snapshot} etcd_confirm=molecule-etcd etcd_quota=1073741824"
+    options = f"etcd_snapshot={snapshot} etcd_confirm=molecule-etcd {QUOTA}"
     play(scenario, "etcd_restore", "-e", options)
+    assert all(quota == 1 << 30 for quota in quotas(scenario))
     assert client.get("kept", "mo-b") == "yes"
     for host in scenario.hosts.values():
         assert host.check_output(f"ls -d {DATA}/before-*/member | wc -l") == "1"
@@ -237,8 +289,24 @@ def test_an_address_that_is_everybodys_own_is_refused(scenario, tmp_path):
     assert "hosts.mo-c.address: [address-loopback]" in run.text
 
 
-def test_status_has_a_line_for_each_member(scenario, tmp_path):
-    run = scenario.play("status", "-e", "status_format=json", "-e", f"status_dest={tmp_path}")
-    content = json.loads((tmp_path / "status.json").read_text())
+def test_status_tells_who_leads_and_how_full_it_is(scenario, client, tmp_path):
+    content = status(scenario, tmp_path)
     members = [one for one in content["services"] if one["kind"] == "etcd"]
-    assert [(one["host"], one["health"]) for one in members] == [(name, "healthy") for name in ADDRESSES], run.output
+    assert [(one["host"], one["health"]) for one in members] == [(name, "healthy") for name in ADDRESSES]
+    assert [one["host"] for one in members if one["role"] == "leader"] == [client.leader()]
+    assert all(0 < one["db_size"] < one["db_quota"] for one in members)
+    assert [each for each in content["problems"] if each["name"] == "etcd"] == []
+
+
+def test_another_authority(scenario, tmp_path):
+    """As the role's README has it."""
+    for host in scenario.hosts.values():
+        host.check_output(f"systemctl stop {UNIT}")
+    SECRETS.rename(tmp_path / "old")
+    told = play(scenario, "etcd", rc=2).text
+    assert "ca.crt" in told
+    for host in scenario.hosts.values():
+        host.check_output("rm /etc/mooncake-pd-etcd/ca.pem")
+    play(scenario, "etcd")
+    assert (SECRETS / "ca.crt").read_bytes() != (tmp_path / "old/ca.crt").read_bytes()
+    assert Client().get("kept") == "yes"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.status import instances, services
+from ansible_collections.mooncake.pd.plugins.plugin_utils.status import etcd, instances, services
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.problem import ERROR, NOTICE, Problem
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.seen import Facts, Seen
 
@@ -42,6 +42,7 @@ def document(seen: Seen) -> Document:
             for service, one in zip(found, services_told, strict=True)
             for each in services.problems(service, one, seen)
         ),
+        *etcd.problems(services_told, seen),
         *_strays(seen),
     ]
     wrong = {each.name for each in problems if each.severity == ERROR}

@@ -33,6 +33,8 @@ class Seen:
     engines_unknown: str = "nobody was there to ask them"
     routers: Facts | None = None  # of router_worker
     routers_unknown: str = "nobody was there to ask them"
+    etcd: Facts | None = None  # of etcd_info
+    etcd_unknown: str = "nobody was there to ask it"
     now: float = 0.0
 
     def left_out(self, host: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.status import problem
+from ansible_collections.mooncake.pd.plugins.plugin_utils.status import etcd, problem
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.instances import (
     AS_PLANNED,
     HEALTHY,
@@ -48,6 +48,7 @@ def describe(service: Mapping[str, str], seen: Seen) -> dict[str, Any]:
         **service,
         "state": UNKNOWN if unit is None else unit["active_state"],
         "health": health,
+        **etcd.describe(service, seen),
         "why": why,
         "since": unit["since"] if unit is not None and unit["active_state"] == "active" else None,
         "restarts": unit and unit["restarts"],

@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.report import names
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.report.words import counted, one_line
 from ansible_collections.mooncake.pd.plugins.plugin_utils.report.table import WIDTH, Line
+from ansible_collections.mooncake.pd.plugins.plugin_utils.status import etcd
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.document import Document
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.problem import ERROR, age
 
@@ -44,6 +45,7 @@ _SERVICES = {
     "hosts": "HOST",
     "up": "STATE",
     "health": "HEALTH",
+    "data": "DATA",
     "since": "UP FOR",
     "plan": "PLAN",
 }
@@ -144,8 +146,9 @@ def _services(content: Document) -> Iterator[Line]:
             "instance": one_line(service["name"]),
             "kind": service["kind"],
             "hosts": one_line(service["host"]),
-            "up": service["state"],
+            "up": service["state"] + (f", {service['role']}" if service["role"] else ""),
             "health": service["health"] or "",
+            "data": etcd.filled(service["db_size"], service["db_quota"]),
             "since": _since(
                 [service["since"]], 0 if service["kind"] == "router" else service["restarts"], content["now"]
             ),

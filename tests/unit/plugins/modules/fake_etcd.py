@@ -27,6 +27,8 @@ class It:
     read_error: str = ""
     down: bool = False
     alarms: list[str] = field(default_factory=list)
+    size: int = 2048
+    in_use: int = 2048
 
 
 class FakeEtcd:
@@ -83,20 +85,33 @@ class FakeEtcd:
         told: dict[str, Any] = {
             "/v3/maintenance/status": {
                 "version": "3.4.23",
-                "dbSize": "2048",
+                "dbSize": str(it.size),
+                "dbSizeInUse": str(it.in_use),
                 "leader": str(it.leader),
                 "raftTerm": "4",
             },
             "/v3/cluster/member/list": {"members": self._listed()},
-            "/v3/maintenance/alarm": {"alarms": [{"memberID": str(it.id), "alarm": alarm} for alarm in it.alarms]},
+            "/v3/maintenance/alarm": self._alarm(body),
             "/v3/kv/range": it.read_error or {},
             "/v3/maintenance/snapshot": self._snapshot(),
         }
         if path in ("/v3/cluster/member/add", "/v3/cluster/member/remove"):
             self.calls.append((path, body))
             told[path] = self.refusal or {}
+        if path == "/v3/maintenance/defragment":
+            self.calls.append((path, {"member": it.id}))
+            it.size = it.in_use
+            told[path] = self.refusal or {}
         reply = told.get(path)
         return {**header, **reply} if isinstance(reply, dict) else reply
+
+    def _alarm(self, body: dict[str, Any]) -> dict[str, Any]:
+        """They are the cluster's: every member tells those of all."""
+        if body.get("action") == "DEACTIVATE":
+            self.calls.append(("/v3/maintenance/alarm", body))
+            for it in self.its.values():
+                it.alarms = [alarm for alarm in it.alarms if (str(it.id), alarm) != (body["memberID"], body["alarm"])]
+        return {"alarms": [{"memberID": str(it.id), "alarm": alarm} for it in self.its.values() for alarm in it.alarms]}
 
     def _snapshot(self) -> bytes:
         pieces = [self.piece[:1000], self.piece[1000:], hashlib.sha256(DATABASE).digest()]

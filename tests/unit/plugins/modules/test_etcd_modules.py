@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.mooncake.pd.plugins.modules import etcd_info, etcd_member, etcd_snapshot
+from ansible_collections.mooncake.pd.plugins.modules import etcd_info, etcd_member, etcd_snapshot, etcd_space
 
 from .conftest import Answer, RunModule
 from .fake_etcd import DATABASE, FakeEtcd
@@ -37,9 +37,10 @@ def test_a_healthy_cluster(run_module: RunModule, etcd: FakeEtcd) -> None:
     assert (seen["cluster_id"], seen["can_lose"], seen["answering"]) == ("1f", True, etcd.urls)
     assert seen["members"][1] == {
         **{"id": "b", "name": "b", "peer_urls": ["http://b:2380"], "client_urls": [etcd.url("b")], "learner": False},
-        **{"leader": False, "healthy": True, "why": "", "version": "3.4.23", "db_size": 2048, "db_size_in_use": None},
-        "raft_term": 4,
+        **{"leader": False, "healthy": True, "why": "", "version": "3.4.23", "db_size": 2048},
+        **{"db_size_in_use": 2048, "db_quota": None, "raft_term": 4},
     }
+    assert look(run_module, etcd, quota=4096)["members"][1]["db_quota"] == 4096
 
 
 def test_one_that_is_down_is_told_and_the_others_may_not_restart(run_module: RunModule, etcd: FakeEtcd) -> None:
@@ -191,3 +192,71 @@ def test_a_broken_snapshot_is_none(run_module: RunModule, etcd: FakeEtcd, tmp_pa
     for it in etcd.its.values():
         it.down = True
     assert "no member is healthy" in run_module(etcd_snapshot, endpoints=etcd.urls, path=str(path))["msg"]
+
+
+QUOTA = 4096
+
+
+def space(run_module: RunModule, etcd: FakeEtcd, **params: Any) -> Answer:
+    return run_module(etcd_space, endpoints=etcd.urls, quota=QUOTA, **params)
+
+
+def test_space_is_given_back_and_the_alarm_with_the_last_that_was_full(run_module: RunModule, etcd: FakeEtcd) -> None:
+    for name in "ab":
+        etcd.its[name].size = QUOTA
+        etcd.its[name].alarms.append("NOSPACE")
+    foretold = space(run_module, etcd, defragment="a", check=True)
+    assert (foretold["changed"], foretold["size_after"], etcd.calls) == (True, 2048, [])
+    first = space(run_module, etcd, defragment="a")
+    assert (first["changed"], first["defragmented"], first["size_before"], first["size_after"]) == (
+        *(True,) * 2,
+        QUOTA,
+        2048,
+    )
+    assert (first["disarmed"], first["alarms"]) == ([], ["NOSPACE of a", "NOSPACE of b"])
+    last = space(run_module, etcd, defragment="b")
+    assert (last["disarmed"], last["alarms"]) == (["a", "b"], [])
+    calls = len(etcd.calls)
+    again = space(run_module, etcd, defragment="b")
+    assert (again["changed"], again["defragmented"], len(etcd.calls)) == (False, False, calls)
+
+
+@pytest.mark.parametrize(("quota", "disarmed"), [(4096, []), (4097, ["a"]), (0, ["a"]), (-1, ["a"])])
+def test_the_alarm_goes_when_there_is_more_quota(
+    run_module: RunModule, etcd: FakeEtcd, quota: int, disarmed: list[str]
+) -> None:
+    etcd.its["a"].size = 4096
+    etcd.its["a"].alarms.append("NOSPACE")
+    etcd.its["b"].alarms.append("CORRUPT")
+    foretold = run_module(etcd_space, endpoints=etcd.urls, quota=quota, check=True)
+    answer = run_module(etcd_space, endpoints=etcd.urls, quota=quota)
+    assert foretold["disarmed"] == answer["disarmed"] == disarmed
+    assert answer["changed"] == bool(disarmed)
+    assert answer["alarms"] == [*([] if disarmed else ["NOSPACE of a"]), "CORRUPT of b"]
+
+
+def test_little_that_is_free_stays(run_module: RunModule, etcd: FakeEtcd) -> None:
+    etcd.its["a"].size = 2500
+    assert not space(run_module, etcd, defragment="a")["changed"]
+    assert space(run_module, etcd, defragment="a", min_free=15)["size_after"] == 2048
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda etcd: setattr(etcd.its["c"], "down", True), "without a there is no quorum, as c is not healthy"),
+        (lambda etcd: setattr(etcd.its["a"], "down", True), "a is not healthy: gone"),
+        (lambda etcd: etcd.listed.pop("a"), "a is no member of etcd"),
+        (lambda etcd: [setattr(it, "down", True) for it in etcd.its.values()], "/a: gone; http"),
+        (lambda etcd: setattr(etcd, "refusal", "etcdserver: too busy"), "etcd refused it: etcdserver: too busy"),
+    ],
+)
+def test_a_member_that_may_not_be_silent_is_not_defragmented(
+    run_module: RunModule, etcd: FakeEtcd, change: Any, told: str
+) -> None:
+    etcd.its["a"].size = QUOTA
+    change(etcd)
+    answer = space(run_module, etcd, defragment="a")
+    assert answer["failed"]
+    assert told in answer["msg"]
+    assert "Mend:" in answer["msg"]

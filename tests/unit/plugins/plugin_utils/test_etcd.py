@@ -29,7 +29,10 @@ def test_a_member_binds_and_tells_the_address_of_its_host():
         ("etcd-peer", "192.0.2.11", 2380),
         ("etcd-metrics", "192.0.2.11", 2381),
     ]
-    assert process["ready"]["health"] == {"url": "http://192.0.2.11:2381/health", "json": {"health": "true"}}
+    assert process["ready"]["health"] == {
+        "url": "http://192.0.2.11:2381/health?exclude=NOSPACE",
+        "json": {"health": "true"},
+    }
 
 
 def test_a_member_that_comes_restarts_none_that_stays():
