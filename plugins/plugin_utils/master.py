@@ -65,6 +65,7 @@ def _process(topology: Topology, master: Master, host: str) -> Process:
             *(f"--rpc_address={address}", f"--rpc_port={master.rpc_port}"),
             *((f"--metrics_host={address}",) if own_metrics_host else ()),
             f"--metrics_port={master.metrics_port}",
+            *(("--enable_offload=true",) if topology.store and topology.store.offloads else ()),
         ),
         environment={mooncake.RELEASE_VARIABLE: release},
         timeout_stop=30,

@@ -15,6 +15,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils import engine_lock
 from ansible_collections.mooncake.pd.plugins.plugin_utils import etcd as etcds
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
+from ansible_collections.mooncake.pd.plugins.plugin_utils import store as stores
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import TRANSPORT_LINES, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
@@ -46,6 +47,9 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
     router as router_rules,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
+    store as store_rules,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
     DECODE,
@@ -101,6 +105,7 @@ class Plan:
             "router": [topology.router.host] if topology.router else [],
             "master": list(topology.master.places) if topology.master else [],
             "etcd": list(topology.etcd.hosts) if topology.etcd else [],
+            "store": [node.host for node in topology.store.nodes] if topology.store else [],
             **{f"{placement.INSTANCE_GROUP}{item.name}": list(item.places) for item in topology.instances},
         }
 
@@ -126,6 +131,7 @@ class Plan:
             "drain_timeout": topology.drain_timeout,
             "master": self._master(),
             "etcd": etcds.told(topology, topology.etcd) if topology.etcd else None,
+            "store": stores.told(topology, topology.store, connector) if topology.store else None,
             "router": self._router(),
             "environment": vllm.shared_environment(topology),
             "planned_variables": sorted(settings.unalterable(ENGINES[topology.engine.kind])),
@@ -230,6 +236,7 @@ def build_plan(reading: Reading) -> Plan:
         settings.check_settings(topology, connector, report)
         knowledge.check_knowledge(topology, connector, report)
         router_rules.check_router(topology, connector, report)
+        store_rules.check_store(topology, connector, report)
         if connector.engine == "vllm_ascend":
             devices.check_devices(topology, report)
         processes = _processes(topology, connector)
@@ -277,6 +284,8 @@ def _processes(topology: Topology, connector: Connector) -> list[Process]:
         processes += etcds.processes(topology, topology.etcd)
     if topology.master:
         processes += masters.processes(topology, topology.master)
+    if topology.store:
+        processes += stores.processes(topology, topology.store, connector)
     router = topology.router
     complete = (
         router and router.host in topology.hosts and min(len(router.backend_ports), len(router.metrics_ports)) >= 2

@@ -19,10 +19,10 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import
     Topology,
 )
 
-GROUPS = ("pd", "engine", "prefill", "decode", "router", "master", "etcd")
+GROUPS = ("pd", "engine", "prefill", "decode", "router", "master", "etcd", "store")
 INSTANCE_GROUP = "instance_"
 _NOT_HOSTS = frozenset((*GROUPS, "all", "ungrouped"))
-_NOT_INSTANCES = frozenset(("router", "master", "etcd"))  # their units would have the same name
+_NOT_INSTANCES = frozenset(("router", "master", "etcd", "store"))  # their units would have the same name
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # the default network of docker0 (docs.docker.com, dockerd --bip)
 _DOCKER = ipaddress.ip_network("172.17.0.0/16")
@@ -88,6 +88,8 @@ def check_placement(reading: Reading, topology: Topology, report: Report) -> Non
     for several in (topology.master, topology.etcd):
         if several:
             placed += [(f"{several.where}.hosts[{index}]", host) for index, host in enumerate(several.hosts)]
+    if topology.store:
+        placed += [(f"{node.where}.host", node.host) for node in topology.store.nodes]
     for where, name in placed:
         if name not in topology.hosts and not reading.is_broken(f"hosts.{name}"):
             known = ", ".join(list(topology.hosts)[:20])
@@ -169,7 +171,7 @@ def _check_names(topology: Topology, report: Report) -> None:
                 "instance-name",
                 at,
                 f"{instance.name!r} cannot name a unit and a group.",
-                "use up to 50 letters, digits and underscores, and neither router, master nor etcd.",
+                "use up to 50 letters, digits and underscores, and neither router, master, etcd nor store.",
             )
         twin = first_named.setdefault(instance.name, instance)
         if twin is not instance:

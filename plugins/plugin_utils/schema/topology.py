@@ -171,6 +171,65 @@ class Etcd:
 
 
 @dataclass(frozen=True)
+class Ssd:
+    """Disk behind a segment, for what is evicted from memory."""
+
+    where: str
+    path: str = key("text", hint="it is the folder on the disk")
+    quota: int = key("size", hint="the disk may hold other things")
+
+
+@dataclass(frozen=True)
+class StoreSide:
+    """What is different for the workers of one side."""
+
+    segment_size: int | None = key("size", None, least=0)
+    buffer_size: int | None = key("size", None)
+
+
+@dataclass(frozen=True)
+class StoreNode:
+    """A process that brings memory into the pool and computes nothing."""
+
+    where: str
+    host: str = key("text", hint="the plan cannot place the node without it")
+    segment_size: int = key("size", hint="it is the memory that the node brings")
+    # not 50052, the default of mooncake_client: that one lies in the kernel's ephemeral range
+    port: int = key("port", 17052)
+    ssd: Ssd | None = key("section", None, section=Ssd)
+
+
+@dataclass(frozen=True)
+class Store:
+    where: str
+    segment_size: int = key(
+        "size", least=0, hint="it is the memory that each worker brings, 0 where nodes bring it all"
+    )
+    buffer_size: int = key("size", "1GiB")
+    prefill: StoreSide | None = key("section", None, section=StoreSide)
+    decode: StoreSide | None = key("section", None, section=StoreSide)
+    protocol: str | None = key("text", None, choices=("tcp", "rdma", "ascend"))
+    devices: tuple[str, ...] = key("names", ())
+    ssd: Ssd | None = key("section", None, section=Ssd)
+    nodes: tuple[StoreNode, ...] = key("sections", (), section=StoreNode)
+    environment: Mapping[str, str] = key("variables", {})
+
+    @property
+    def offloads(self) -> bool:
+        """Whether a client has a disk, of which the master has to know."""
+        return bool(self.ssd or any(node.ssd for node in self.nodes))
+
+    def segment(self, kind: str) -> int:
+        """What each worker of a side brings into the pool."""
+        side = self.prefill if kind == PREFILL else self.decode
+        return self.segment_size if side is None or side.segment_size is None else side.segment_size
+
+    def buffer(self, kind: str) -> int:
+        side = self.prefill if kind == PREFILL else self.decode
+        return self.buffer_size if side is None or side.buffer_size is None else side.buffer_size
+
+
+@dataclass(frozen=True)
 class Topology:
     source: str
     plugin: str = key("text", choices=("mooncake.pd.topology",), hint="Ansible finds the plugin by it")
@@ -190,6 +249,7 @@ class Topology:
     router: Router | None = key("section", None, section=Router)
     master: Master | None = key("section", None, section=Master)
     etcd: Etcd | None = key("section", None, section=Etcd)
+    store: Store | None = key("section", None, section=Store)
     waive: tuple[Waiver, ...] = key("sections", (), section=Waiver)
 
     @property

@@ -62,6 +62,7 @@ def test_cluster():
             "server_address": "192.0.2.10:17051",
         },
         "etcd": None,
+        "store": None,
         "router": {
             "kind": "vllm_router",
             "contract": "mooncake",
@@ -150,6 +151,7 @@ def test_groups():
         "router": ["control"],
         "master": [],
         "etcd": [],
+        "store": [],
         "instance_p1": ["p1"],
         "instance_d1": ["d1"],
         "instance_d2": ["d1"],
