@@ -105,7 +105,7 @@ class Plan:
             "router": [topology.router.host] if topology.router else [],
             "master": list(topology.master.places) if topology.master else [],
             "etcd": list(topology.etcd.hosts) if topology.etcd else [],
-            "store": [node.host for node in topology.store.nodes] if topology.store else [],
+            "store": _unique(node.host for node in topology.store.nodes) if topology.store else [],
             **{f"{placement.INSTANCE_GROUP}{item.name}": list(item.places) for item in topology.instances},
         }
 
@@ -134,7 +134,7 @@ class Plan:
             "store": stores.told(topology, topology.store, connector) if topology.store else None,
             "router": self._router(),
             "environment": vllm.shared_environment(topology),
-            "planned_variables": sorted(settings.unalterable(ENGINES[topology.engine.kind])),
+            "planned_variables": sorted(settings.unalterable(topology)),
             "preflight_waivers": [
                 {"rule": waiver.rule, "host": waiver.host, "fact": waiver.where, "reason": waiver.reason}
                 for waiver in topology.waive

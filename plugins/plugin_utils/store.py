@@ -127,7 +127,8 @@ def share(topology: Topology, instance: Instance, ranks: int) -> PoolShare | Non
 
 
 def processes(topology: Topology, store: Store, connector: Connector) -> list[Process]:
-    return [_process(topology, store, node, connector) for node in store.nodes if node.host in topology.hosts]
+    first = {node.host: node for node in reversed(store.nodes) if node.host in topology.hosts}
+    return [_process(topology, store, node, connector) for node in store.nodes if first.get(node.host) is node]
 
 
 def _process(topology: Topology, store: Store, node: StoreNode, connector: Connector) -> Process:

@@ -269,7 +269,7 @@ def multi_connector(config: dict[str, Any], beside: Sequence[Mapping[str, Any]])
     """
     if not beside:
         return config
-    outer = {key: config[key] for key in ("kv_load_failure_policy", "engine_id") if key in config}
+    outer: dict[str, Any] = {key: config[key] for key in ("kv_load_failure_policy", "engine_id") if key in config}
     inner = {key: value for key, value in config.items() if key not in outer}
     return {
         "kv_connector": "MultiConnector",

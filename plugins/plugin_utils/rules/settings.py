@@ -51,17 +51,11 @@ _MOVE_PORTS = (
 )
 
 
-def unalterable(engine: EngineKind) -> set[str]:
+def unalterable(topology: Topology) -> set[str]:
     """Variables that settings of a host may not change behind the plan's back."""
-    own = {*engine.PLANNED_VARIABLES, *engine.INTERFACE_VARIABLES}
-    return {
-        *own,
-        *store.PLANNED_VARIABLES,
-        *_MOVE_PORTS,
-        *vllm.REFUSED_VARIABLES,
-        *vllm.LOG_LEVEL_VARIABLES,
-        POOL_HASH_SEED[0],
-    }
+    engine = ENGINES[topology.engine.kind]
+    own = {*engine.PLANNED_VARIABLES, *engine.INTERFACE_VARIABLES, *(store.PLANNED_VARIABLES if topology.store else ())}
+    return {*own, *_MOVE_PORTS, *vllm.REFUSED_VARIABLES, *vllm.LOG_LEVEL_VARIABLES, POOL_HASH_SEED[0]}
 
 
 def _check_npu_keys(topology: Topology, report: Report) -> None:

@@ -47,10 +47,10 @@ def check_store(topology: Topology, connector: Connector, report: Report) -> Non
             "has no master: a client asks it for every key, tries for 90 seconds and ends.",
             "add master.",
         )
-    _check_users(topology, store, report)
+    if _check_users(topology, store, report):
+        _check_segments(topology, connector, store, report)
     _check_release(topology, store, report)
-    _check_nodes(topology, store, report)
-    _check_segments(topology, connector, store, report)
+    _check_nodes(store, report)
     _check_protocol(topology, connector, store, report)
     for where, ssd in _disks(store):
         _check_disk(where, ssd, report)
@@ -72,7 +72,8 @@ def _disks(store: Store) -> Iterator[tuple[str, Ssd]]:
     yield from ((node.ssd.where, node.ssd) for node in store.nodes if node.ssd)
 
 
-def _check_users(topology: Topology, store: Store, report: Report) -> None:
+def _check_users(topology: Topology, store: Store, report: Report) -> bool:
+    """Whether the pool is one of Mooncake."""
     for companion in topology.connector.also:
         if pools(companion) and not of_mooncake(companion):
             report.error(
@@ -81,6 +82,7 @@ def _check_users(topology: Topology, store: Store, report: Report) -> None:
                 f"is {companion.extra_config['backend']}, so nothing would be written to Mooncake's store.",
                 "remove it, or remove store.",
             )
+            return False
     if not any(joins_store(topology, kind) for kind in (PREFILL, DECODE)):
         name = "MooncakeStoreConnector" if topology.engine.kind == "vllm_cpu" else "AscendStoreConnector"
         report.warning(
@@ -89,6 +91,7 @@ def _check_users(topology: Topology, store: Store, report: Report) -> None:
             "is used by no engine: connector.also names no connector for a pool.",
             f"add `- {{name: {name}}}` to connector.also, or waive this when others than these engines use it.",
         )
+    return True
 
 
 def _check_release(topology: Topology, store: Store, report: Report) -> None:
@@ -104,7 +107,7 @@ def _check_release(topology: Topology, store: Store, report: Report) -> None:
             return
 
 
-def _check_nodes(topology: Topology, store: Store, report: Report) -> None:
+def _check_nodes(store: Store, report: Report) -> None:
     seen: dict[str, str] = {}
     for node in store.nodes:
         twin = seen.setdefault(node.host, node.where)
