@@ -16,8 +16,8 @@ description:
     is every process with its command, environment, ports and proof of readiness. No host is contacted.
   - Everything that is wrong is reported at once, each finding with its line, what it would break and how to
     mend it.
-  - Groups are C(pd) (all hosts), C(engine), C(prefill), C(decode), C(router), C(master), C(etcd) and
-    C(instance_<name>).
+  - Groups are C(pd) (all hosts), C(engine), C(prefill), C(decode), C(router), C(master), C(etcd), C(store)
+    and C(instance_<name>).
   - Every host gets the variable C(pd_host) with its processes, the group C(pd) gets C(pd_cluster), and the group
     C(router) gets C(pd_instances). Look at
     them with C(ansible-inventory --graph) and C(ansible-inventory --host <name>).

@@ -149,6 +149,20 @@ FATAL: tuple[Signature, ...] = (
         _VLLM,
     ),
     Signature(
+        "store-memory",
+        r"Failed to allocate segment memory",
+        "There is not as much memory as the segment needs: lower segment_size of store in the topology, or, with"
+        " MC_STORE_USE_HUGEPAGE, reserve hugepages for it.",
+        f"{_MOONCAKE} real_client.cpp; seen with 0.3.13.post1",
+    ),
+    Signature(
+        "store-disk",
+        r"FileStorageConfig: storage_filepath does not exist|Invalid FileStorage configuration",
+        "The folder of the disk (ssd.path of the topology) is not there, or is a link: mount the disk and run"
+        " start.yml, which makes the folder.",
+        f"{_MOONCAKE} file_storage.cpp; seen with 0.3.13.post1",
+    ),
+    Signature(
         "store-master",
         r"Failed to mount segment: INVALID_PARAMS|Initialize MooncakeDistributedStore failed",
         "The store client could not register with the master: check that the master is ready, its address and version.",
