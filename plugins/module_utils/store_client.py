@@ -56,7 +56,7 @@ def remove(store: Any, token: str, number: int, size: int) -> dict[str, Any]:
     return {"size": size, "code": code}
 
 
-STEPS = {"put": put, "get": get, "removed": remove}
+STEPS = {"put": put, "get": get, "remove": remove}
 
 
 def work(wish: dict[str, Any], make: Callable[[], Any], tell: Callable[[dict[str, Any]], None]) -> None:
@@ -73,13 +73,14 @@ def work(wish: dict[str, Any], make: Callable[[], Any], tell: Callable[[dict[str
     tell({"setup": code})
     if code == 0:
         for number, size in enumerate(wish["sizes"]):
-            for state in wish["states"]:
-                tell({"state": state, **STEPS[state](store, wish["token"], number, size)})
+            for step in wish["steps"]:
+                tell({"step": step, **STEPS[step](store, wish["token"], number, size)})
         store.close()
 
 
 def tell(said: dict[str, Any]) -> None:
-    print(MARK + json.dumps(said), flush=True)
+    sys.stdout.write(f"{MARK}{json.dumps(said)}\n")
+    sys.stdout.flush()
 
 
 def made() -> Any:

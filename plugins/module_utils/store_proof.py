@@ -96,17 +96,17 @@ def judge(code: int, records: Sequence[Mapping[str, Any]], log: str, wish: Mappi
             f"{wish['protocol']} is planned, and the client found no device for it and used another transport.",
             "make the RDMA devices visible to this host (ibv_devinfo), or plan tcp.",
         )
-    steps = [record for record in records if "state" in record]
+    steps = [record for record in records if "step" in record]
     for number, record in enumerate(steps):
-        found = _STEPS[record["state"]](record)
+        found = _STEPS[record["step"]](record)
         if found:
             yield found
             return
-        if number == len(wish["sizes"]) * len(wish["states"]) - 1:
+        if number == len(wish["sizes"]) * len(wish["steps"]) - 1:
             return
     yield Finding(
         "unfinished",
-        f"The client ended with {code} after {len(steps)} of {len(wish['sizes']) * len(wish['states'])} steps: "
+        f"The client ended with {code} after {len(steps)} of {len(wish['sizes']) * len(wish['steps'])} steps: "
         f"{transfer_bench.complaint(log)}.",
         "read the log of the master, and try again with a larger timeout.",
     )
@@ -179,18 +179,18 @@ def _removed(record: Mapping[str, Any]) -> Optional[Finding]:
     )
 
 
-_STEPS = {"put": _put, "get": _get, "removed": _removed}
+_STEPS = {"put": _put, "get": _get, "remove": _removed}
 
 
 def figures(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Of each object that was moved, in their order; what failed took no time that means anything."""
     return [
         {
-            "state": record["state"],
+            "step": record["step"],
             "size": record["size"],
             "seconds": round(record["seconds"], 6),
             "bandwidth": round(record["size"] / record["seconds"]) if record["seconds"] > 0 else None,
         }
         for record in records
-        if record.get("equal") or (record.get("state") == "put" and record["code"] == 0)
+        if record.get("equal") or (record.get("step") == "put" and record["code"] == 0)
     ]
