@@ -15,15 +15,14 @@ description:
     removes them. Put on one host and fetched on another they prove the master, the segments, and the way between hosts.
   - The content follows from O(token), so the host that fetches knows every byte without being told.
   - Fails with what is wrong and what to do. RV(finding) tells the kinds apart.
-  - Objects that were put stay until O(state=absent) removes them or the pool needs the room, so nothing is lost when
+  - Objects that were put stay until O(step=remove) removes them or the pool needs the room, so nothing is lost when
     they are forgotten.
   - In check mode nothing is done.
 options:
-  state:
-    description:
-      - V(put) puts the objects, V(get) fetches and compares them, V(absent) removes them.
+  step:
+    description: V(put) puts the objects, V(get) fetches and compares them, V(remove) removes them.
     type: str
-    choices: [put, get, absent]
+    choices: [put, get, remove]
     required: true
   path:
     description: Python environment in which Mooncake is installed.
@@ -114,7 +113,7 @@ seealso:
 EXAMPLES = r"""
 - name: Put objects into the pool
   mooncake.pd.store_proof:
-    state: put
+    step: put
     path: /opt/mooncake-pd/engine
     address: "{{ pd_host.address }}"
     store: "{{ pd_cluster.store }}"
@@ -123,7 +122,7 @@ EXAMPLES = r"""
 
 - name: Fetch them on another host
   mooncake.pd.store_proof:
-    state: get
+    step: get
     path: /opt/mooncake-pd/engine
     address: "{{ pd_host.address }}"
     store: "{{ pd_cluster.store }}"
@@ -139,7 +138,7 @@ objects:
   type: list
   elements: dict
   contains:
-    state:
+    step:
       description: V(put) or V(get).
       type: str
     size:
@@ -152,7 +151,7 @@ objects:
       description: Bytes a second. V(null) when it took no time that could be measured.
       type: int
   sample:
-    - {state: get, size: 16777216, seconds: 0.0141, bandwidth: 1189873900}
+    - {step: get, size: 16777216, seconds: 0.0141, bandwidth: 1189873900}
 finding:
   description: >-
     What is wrong, V(no-mooncake), V(no-master), V(version-skew), V(setup-failed), V(fallback), V(no-space),
@@ -175,7 +174,6 @@ from ansible_collections.mooncake.pd.plugins.module_utils import store_client, s
 # a client that cannot reach its master tries 20 times, some 4 s each (real_client.cpp@v0.3.11); older ones always do
 ONCE = {"MC_STORE_CLIENT_SETUP_RETRIES": "1"}
 CONNECT_SECONDS = 3.0
-STATES = {"put": ["put"], "get": ["get"], "absent": ["removed"]}
 
 
 def unreachable(server_address: str) -> str:
@@ -205,7 +203,7 @@ def command(params: Dict[str, Any], wish: Dict[str, Any]) -> List[str]:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["put", "get", "absent"], "required": True},
+            "step": {"type": "str", "choices": ["put", "get", "remove"], "required": True},
             "path": {"type": "path", "required": True},
             "address": {"type": "str", "required": True},
             "store": {
@@ -241,7 +239,7 @@ def main() -> None:
     wish = {
         **{name: store[name] for name in ("server_address", "metadata_server", "protocol", "devices", "fallback")},
         **{name: params[name] for name in ("address", "token", "sizes")},
-        "states": STATES[params["state"]],
+        "steps": [params["step"]],
     }
     code, out, log = module.run_command(
         command(params, wish),

@@ -21,10 +21,10 @@ SIZES = [4096, 1 << 20, 16 << 20]
 
 @pytest.fixture
 def ask(run_module: Any, environment: Path) -> Any:
-    def call(pool: Pool, host: str, state: str, **changes: Any) -> dict[str, Any]:
+    def call(pool: Pool, host: str, step: str, **changes: Any) -> dict[str, Any]:
         store = {**pool.told, **changes}
         return run_module(
-            store_proof, state=state, path=str(environment), address=HOSTS[host], store=store, token="one", timeout=50
+            store_proof, step=step, path=str(environment), address=HOSTS[host], store=store, token="one", timeout=50
         )
 
     return call
@@ -43,12 +43,12 @@ def test_what_one_host_puts_another_gets_and_nothing_stays(start: Start, ask: An
     assert [item["size"] for item in put["objects"]] == SIZES
     got = ask(pool, "d1", "get")
     assert (got.get("msg"), got["finding"]) == (None, "")
-    assert [(item["state"], item["size"]) for item in got["objects"]] == [("get", size) for size in SIZES]
+    assert [(item["step"], item["size"]) for item in got["objects"]] == [("get", size) for size in SIZES]
     assert all(item["bandwidth"] > 0 for item in got["objects"])
-    assert ask(pool, "d1", "absent")["finding"] == ""
+    assert ask(pool, "d1", "remove")["finding"] == ""
     assert pool.asked("get_all_keys").strip() == ""
     # twice is no fault
-    assert ask(pool, "d1", "absent")["finding"] == ""
+    assert ask(pool, "d1", "remove")["finding"] == ""
 
 
 def test_other_content_under_the_same_key_is_seen(start: Start, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:

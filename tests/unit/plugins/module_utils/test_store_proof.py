@@ -16,21 +16,21 @@ WISH = {
     "protocol": "tcp",
     "fallback": "",
     "sizes": [4, 8],
-    "states": ["put"],
+    "steps": ["put"],
 }
 IN = {"setup": 0}
 
 
 def put(code: int = 0, size: int = 4) -> dict[str, Any]:
-    return {"state": "put", "size": size, "code": code, "seconds": 0.5}
+    return {"step": "put", "size": size, "code": code, "seconds": 0.5}
 
 
 def got(found: int = 4, equal: bool = True) -> dict[str, Any]:
-    return {"state": "get", "size": 4, "found": found, "equal": equal, "seconds": 0.5}
+    return {"step": "get", "size": 4, "found": found, "equal": equal, "seconds": 0.5}
 
 
 def removed(code: int) -> dict[str, Any]:
-    return {"state": "removed", "size": 4, "code": code}
+    return {"step": "remove", "size": 4, "code": code}
 
 
 def ids(records: list[dict[str, Any]], code: int = 0, log: str = "", **wish: Any) -> list[str]:
@@ -39,9 +39,9 @@ def ids(records: list[dict[str, Any]], code: int = 0, log: str = "", **wish: Any
 
 def test_nothing_is_wrong() -> None:
     assert ids([IN, put(), put(size=8)]) == []
-    assert ids([IN, got(), got()], states=["get"]) == []
+    assert ids([IN, got(), got()], steps=["get"]) == []
     # removed, or not there any more
-    assert ids([IN, removed(0), removed(-704)], states=["removed"]) == []
+    assert ids([IN, removed(0), removed(-704)], steps=["remove"]) == []
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_nothing_is_wrong() -> None:
     ],
 )
 def test_what_is_wrong_is_told_apart(records: list[dict[str, Any]], log: str, found: str) -> None:
-    states = [record["state"] for record in records if "state" in record][:1] or ["put"]
-    assert ids(records, 1, log, states=states) == [found]
+    steps = [record["step"] for record in records if "step" in record][:1] or ["put"]
+    assert ids(records, 1, log, steps=steps) == [found]
 
 
 def test_a_client_that_said_nothing() -> None:
@@ -94,9 +94,9 @@ def test_findings_say_what_to_do() -> None:
 
 def test_figures_are_of_what_was_moved() -> None:
     assert store_proof.figures([IN, put(), put(-200), got(), got(0, False), {**got(), "seconds": 0.0}, removed(0)]) == [
-        {"state": "put", "size": 4, "seconds": 0.5, "bandwidth": 8},
-        {"state": "get", "size": 4, "seconds": 0.5, "bandwidth": 8},
-        {"state": "get", "size": 4, "seconds": 0.0, "bandwidth": None},
+        {"step": "put", "size": 4, "seconds": 0.5, "bandwidth": 8},
+        {"step": "get", "size": 4, "seconds": 0.5, "bandwidth": 8},
+        {"step": "get", "size": 4, "seconds": 0.0, "bandwidth": None},
     ]
 
 
@@ -146,12 +146,12 @@ def test_the_client_puts_gets_and_removes(forced: bool) -> None:
     store = Store(forced)
     wish = {**WISH, "address": "192.0.2.11", "metadata_server": "P2PHANDSHAKE", "devices": ["a", "b"], "token": "t"}
     said: list[dict[str, Any]] = []
-    store_client.work({**wish, "states": ["put", "get"]}, lambda: store, said.append)
+    store_client.work({**wish, "steps": ["put", "get"]}, lambda: store, said.append)
     assert store.given == ("192.0.2.11", "P2PHANDSHAKE", 0, 64 << 20, "tcp", "a,b", "192.0.2.10:17051")
-    assert [item.get("state") for item in said] == [None, "put", "get", "put", "get"]
+    assert [item.get("step") for item in said] == [None, "put", "get", "put", "get"]
     assert [item["equal"] for item in said if "equal" in item] == [True, True]
     assert list(store.objects) == ["mooncake-pd-proof/t/0", "mooncake-pd-proof/t/1"]
-    store_client.work({**wish, "states": ["removed"]}, lambda: store, said.append)
+    store_client.work({**wish, "steps": ["remove"]}, lambda: store, said.append)
     assert (store.objects, store.closed) == ({}, True)
 
 

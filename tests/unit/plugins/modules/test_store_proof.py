@@ -59,14 +59,14 @@ def master() -> Iterator[str]:
 
 def ask(run_module: RunModule, path: Path, server: str, token: str = "t", **changes: Any) -> dict[str, Any]:
     store = {"server_address": server, "protocol": "tcp", "environment": {"MC_STORE_CLUSTER_ID": "lab"}}
-    given = {"state": "put", "path": str(path), "address": "127.0.0.1", "store": store, "token": token, **changes}
+    given = {"step": "put", "path": str(path), "address": "127.0.0.1", "store": store, "token": token, **changes}
     return run_module(store_proof, **given)
 
 
 def test_it_puts_and_changes_nothing(run_module: RunModule, path: Path, master: str) -> None:
     answer = ask(run_module, path, master, sizes=[10, 20])
     assert (answer["failed"], answer["changed"], answer["finding"]) == (False, False, ""), answer
-    assert [(item["state"], item["size"]) for item in answer["objects"]] == [("put", 10), ("put", 20)]
+    assert [(item["step"], item["size"]) for item in answer["objects"]] == [("put", 10), ("put", 20)]
 
 
 def test_it_says_what_is_wrong(run_module: RunModule, path: Path, master: str) -> None:
