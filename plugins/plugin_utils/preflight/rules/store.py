@@ -21,7 +21,7 @@ _STORAGE = "mooncake-store/src/file_storage.cpp and storage_backend.cpp@v0.3.11"
 def _shares(host: Host, hugepages: bool) -> list[Mapping[str, Any]]:
     """Processes that bring memory from the one place or the other and have not taken it yet."""
     shared = host.cluster.get("environment") or {}
-    found = []
+    found: list[Mapping[str, Any]] = []
     for process in host.processes:
         if not process.get("pool") or _runs(host, process):
             continue
