@@ -15,7 +15,7 @@ import posixpath
 import pwd
 import stat
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 MODE = 0o640
 _FOLDER_MODE = 0o755
@@ -98,8 +98,11 @@ def ids(file: Wanted) -> tuple[int, int]:
     return uid, gid
 
 
-def write(file: Wanted, move: Callable[[str, str], Any]) -> None:
-    """Made beside its place with its owner and mode, so that nobody sees it in between."""
+def write(file: Wanted) -> None:
+    """Made beside its place with its owner and mode, so that nobody sees it in between.
+
+    AnsibleModule.atomic_move() would give a new file to root, and to everybody to read.
+    """
     uid, gid = ids(file)
     folder = posixpath.dirname(file.path)
     if not os.path.isdir(folder):
@@ -110,4 +113,4 @@ def write(file: Wanted, move: Callable[[str, str], Any]) -> None:
         target.write(file.content)
     os.chown(temporary, uid, gid)
     os.chmod(temporary, MODE)
-    move(temporary, file.path)
+    os.replace(temporary, file.path)

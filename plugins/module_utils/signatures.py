@@ -169,6 +169,13 @@ FATAL: tuple[Signature, ...] = (
         f"{_MOONCAKE} real_client.cpp; {_VLLM}",
     ),
     Signature(
+        "multi-connector-metrics",
+        r"is not contained in the list of registered connectors with Prometheus metrics support",
+        "vLLM 0.32.0 ends as soon as KV has moved where a store stands beside MooncakeConnector (vllm#43828): let"
+        " prepare.yml install the engine, whose plugin mends it, or take the store out of connector.also.",
+        _VLLM,
+    ),
+    Signature(
         "unsupported-connector",
         r"Unsupported connector type",
         "This engine version does not know the connector: check connector.name against engine.kind and version.",

@@ -436,7 +436,7 @@ class Units:
             for name in self.names:
                 self._write(name + unit_file.PREVIOUS, None)
         for file, _found in self.files:
-            config_files.write(file, self.module.atomic_move)
+            config_files.write(file)
         for name in self.written:
             self._write(name, self.after[name])
         if self.written or any(unit.NeedDaemonReload == "yes" for unit in self.found.values()):

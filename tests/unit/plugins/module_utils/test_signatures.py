@@ -47,6 +47,11 @@ def cause(lines: list[str]) -> str | None:
         ("EI0014: ranks differ", "hccl-link"),
         ("EI0019: port is used", "hccl-bind"),
         ("device_ip is not set correctly", "device-ip"),
+        (
+            "AssertionError: MooncakeConnector is not contained in the list of registered connectors with Prometheus"
+            " metrics support: dict_keys(['MooncakeStoreConnector'])",
+            "multi-connector-metrics",
+        ),
         ("corrupted size vs. prev_size", "memory-corruption"),
         ("Bus error (core dumped)", "bus-error"),
         ("vllm serve: error: argument --kv-transfer-config: bad", "bad-arguments"),

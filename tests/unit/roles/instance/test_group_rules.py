@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from pd_group.model import STOPPED, WAITING, Member
 from pd_group.rules import Contact, Group, alone
 
-from ansible_collections.mooncake.pd.tests.sim.group.world import DOWN, ENDING, FAILED, LIMIT, RESTART_SECONDS, UP, Host, World
+from ansible_collections.mooncake.pd.tests.sim.group.world import (
+    DOWN,
+    ENDING,
+    FAILED,
+    LIMIT,
+    RESTART_SECONDS,
+    UP,
+    Host,
+    World,
+)
 
 
 @pytest.fixture
