@@ -14,9 +14,10 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 LAB := tests/hosts/lab
 SCENARIOS := default roll build host cleanup container preflight_faults ascend_2p1d_external
-INTEGRATION := service router twin
-# a service that is rolled under load for a quarter of an hour, one out of a bundle, the NPU twin of an old release, etcd with all its faults
-LONG_SCENARIOS := ascend_2p1d etcd
+INTEGRATION := service router pool twin
+# a service that is rolled under load for a quarter of an hour, one out of a bundle, the NPU twin of an old release, etcd and
+# masters with all their faults
+LONG_SCENARIOS := ascend_2p1d etcd master
 LONG_INTEGRATION := roll bundle
 TESTS_roll := test_4_roll.py
 TESTS_service := test_1_bad_topology.py test_2_service.py test_3_installed.py test_5_status.py test_baseline.py \
@@ -108,6 +109,7 @@ integration: $(addprefix integration-,$(INTEGRATION) $(LONG_INTEGRATION)) ## fau
 integration-%: $(HOSTS)
 	$(call step,integration $*)
 	PYTHONPATH=$(CURDIR)/.collections MOONCAKE_PD_TEST_HAPROXY=/usr/sbin/haproxy MOONCAKE_PD_TEST_VLLM_ROUTER=$(CACHE)/router/bin/vllm-router \
+	MOONCAKE_PD_TEST_MOONCAKE=$(CACHE)/engine \
 	python -m pytest $(addprefix tests/integration/,$(or $(TESTS_$*),$*)) -v --durations=5
 
 test-environment: setup setup-dev test-packages sandbox-environment twin-environment

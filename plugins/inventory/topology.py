@@ -16,8 +16,8 @@ description:
     is every process with its command, environment, ports and proof of readiness. No host is contacted.
   - Everything that is wrong is reported at once, each finding with its line, what it would break and how to
     mend it.
-  - Groups are C(pd) (all hosts), C(engine), C(prefill), C(decode), C(router), C(master), C(etcd) and
-    C(instance_<name>).
+  - Groups are C(pd) (all hosts), C(engine), C(prefill), C(decode), C(router), C(master), C(etcd), C(store)
+    and C(instance_<name>).
   - Every host gets the variable C(pd_host) with its processes, the group C(pd) gets C(pd_cluster), and the group
     C(router) gets C(pd_instances). Look at
     them with C(ansible-inventory --graph) and C(ansible-inventory --host <name>).
@@ -90,7 +90,7 @@ options:
         default: {}
       also:
         description: >-
-          For V(vllm_ascend), connectors that stand beside this one, such as that of a KV pool. The plan writes a
+          Connectors that stand beside this one, such as that of a KV pool, see O(store). The plan writes a
           C(MultiConnector) then.
         type: list
         elements: dict
@@ -98,6 +98,7 @@ options:
         suboptions:
           name:
             description: >-
+              For V(vllm_cpu) C(MooncakeStoreConnector). For V(vllm_ascend)
               C(AscendStoreConnector), C(MooncakeConnectorStoreV1), C(UCMConnector), C(LMCacheAscendConnector),
               C(SimpleCPUOffloadConnector), C(RecomputeCPUOffloadConnector) or C(OffloadingConnector), as far as
               the release has it.
@@ -440,6 +441,91 @@ options:
         type: str
         choices: [none, peers, all]
         default: peers
+  store:
+    description:
+      - A KV pool in Mooncake's store, beside the connector that moves KV from prefill to decode. Workers whose
+        O(connector.also) names C(MooncakeStoreConnector) or C(AscendStoreConnector) put KV there and look there for
+        prompts that begin alike. O(master) is required.
+      - The plan writes C(mooncake.json) and C(MOONCAKE_CONFIG_PATH) of every worker, and C(PYTHONHASHSEED), without
+        which none finds what others have put.
+      - Sizes are a number of bytes, or one with KiB, MiB, GiB or TiB. All steps are 1024, also of KB, MB, GB and TB.
+    type: dict
+    suboptions:
+      segment_size:
+        description: >-
+          Memory of the host that each worker brings into the pool, that is each rank and not each host. V(0) is for
+          workers of V(vllm_cpu) that bring none, beside O(store.nodes).
+        type: str
+        required: true
+      buffer_size:
+        description: Memory that each worker has for transfers, beside the segment.
+        type: str
+        default: 1GiB
+      prefill:
+        description: What is different for the workers of prefill.
+        type: dict
+        suboptions: &store_side
+          segment_size:
+            description: Their segment.
+            type: str
+          buffer_size:
+            description: Their buffer.
+            type: str
+      decode:
+        description: What is different for the workers of decode.
+        type: dict
+        suboptions: *store_side
+      protocol:
+        description: Transport of the pool. By default that of the connector, and another one is refused.
+        type: str
+        choices: [tcp, rdma, ascend]
+      devices:
+        description: RDMA devices of all clients of the pool, such as C(mlx5_0). Empty for those that Mooncake finds.
+        type: list
+        elements: str
+        default: []
+      ssd:
+        description: >-
+          Disk of each worker of V(vllm_ascend) from 0.21.0rc1 on, for what is evicted from memory. Each has a folder of
+          its own in it.
+        type: dict
+        suboptions: &store_ssd
+          path:
+            description: Folder on the disk. It has to be a plain absolute path and is made by the role C(store).
+            type: str
+            required: true
+          quota:
+            description: What the files of one process may take, at least 256MiB. Beyond it the oldest go.
+            type: str
+            required: true
+      nodes:
+        description: >-
+          Hosts that bring memory and compute nothing, with C(mooncake_client) of Mooncake 0.3.10.post2 or later. They
+          keep KV when engines restart. Not for V(ascend).
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          host:
+            description: Host that runs it, a key of O(hosts); one node on each.
+            type: str
+            required: true
+          segment_size:
+            description: Memory that it brings.
+            type: str
+            required: true
+          port:
+            description: Its RPC port. Not 50052, the default of C(mooncake_client), see O(master.rpc_port).
+            type: int
+            default: 17052
+          ssd:
+            description: Disk behind it, from Mooncake 0.3.11 on. The node needs 1.3 GiB of memory more for it.
+            type: dict
+            suboptions: *store_ssd
+      environment:
+        description: Environment of the nodes, such as C(MC_STORE_USE_HUGEPAGE).
+        type: dict
+        default: {}
   waive:
     description: >-
       Findings that are accepted. Every report shows them with their reason. Warnings can be waived, and errors

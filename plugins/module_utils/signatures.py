@@ -149,10 +149,31 @@ FATAL: tuple[Signature, ...] = (
         _VLLM,
     ),
     Signature(
+        "store-memory",
+        r"Failed to allocate segment memory",
+        "There is not as much memory as the segment needs: lower segment_size of store in the topology, or, with"
+        " MC_STORE_USE_HUGEPAGE, reserve hugepages for it.",
+        f"{_MOONCAKE} real_client.cpp; seen with 0.3.13.post1",
+    ),
+    Signature(
+        "store-disk",
+        r"FileStorageConfig: storage_filepath does not exist|Invalid FileStorage configuration",
+        "The folder of the disk (ssd.path of the topology) is not there, or is a link: mount the disk and run"
+        " start.yml, which makes the folder.",
+        f"{_MOONCAKE} file_storage.cpp; seen with 0.3.13.post1",
+    ),
+    Signature(
         "store-master",
         r"Failed to mount segment: INVALID_PARAMS|Initialize MooncakeDistributedStore failed",
         "The store client could not register with the master: check that the master is ready, its address and version.",
         f"{_MOONCAKE} real_client.cpp; {_VLLM}",
+    ),
+    Signature(
+        "multi-connector-metrics",
+        r"is not contained in the list of registered connectors with Prometheus metrics support",
+        "vLLM 0.32.0 ends as soon as KV has moved where a store stands beside MooncakeConnector (vllm#43828): let"
+        " prepare.yml install the engine, whose plugin mends it, or take the store out of connector.also.",
+        _VLLM,
     ),
     Signature(
         "unsupported-connector",

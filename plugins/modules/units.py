@@ -47,6 +47,23 @@ options:
       timeout_stop:
         description: Seconds a stop may take (C(TimeoutStopSec)); longer than the program needs to drain.
         type: int
+      files:
+        description:
+          - Files that the program reads. They are written before the start, with mode 0640, for the user and group of
+            the unit, and never removed, as the unit that ran before may name another one.
+          - They are no part of the digest. A path that tells its content, in the environment or the arguments of the
+            unit, makes a new content a new unit.
+        type: list
+        elements: dict
+        suboptions:
+          path:
+            description: Absolute path. Its folder is made when it is not there.
+            type: path
+            required: true
+          content:
+            description: What stands in it.
+            type: str
+            required: true
       sections:
         description:
           - Settings of this unit that replace those of O(defaults), by section and key.
@@ -235,7 +252,13 @@ from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.mooncake.pd.plugins.module_utils import container_unit, notes, systemd, unit_file
+from ansible_collections.mooncake.pd.plugins.module_utils import (
+    config_files,
+    container_unit,
+    notes,
+    systemd,
+    unit_file,
+)
 from ansible_collections.mooncake.pd.plugins.module_utils.unit_log import open_log, stem, tail
 
 UNIT_DIR = unit_file.UNIT_DIR
@@ -265,6 +288,7 @@ class Units:
         self.decisions: dict[str, str] = {}
         self.enable: bool = module.params["enabled"] and self.state != "absent"
         self.switched: list[str] = []  # units to enable, or to disable
+        self.files: list[tuple[config_files.Wanted, config_files.Found]] = []
 
     def plan(self) -> None:
         problems = [f"{name}: listed {self.names.count(name)} times" for name in sorted(self._repeated())]
@@ -273,6 +297,7 @@ class Units:
                 self._plan_file(unit)
             except (unit_file.UnitFileError, OSError) as error:
                 problems.append(f"{unit['name']}: {error}")
+        problems += self._plan_configs()
         if not problems:
             self.found = systemd.show(self.module.run_command, self.names)
             problems += [text for name in self.names for text in self._foreign(self.found[name])]
@@ -325,6 +350,22 @@ class Units:
         self.after[name] = rendered.text
         self.digests[name] = rendered.digest
 
+    def _plan_configs(self) -> list[str]:
+        """Those that are not there as they are wanted."""
+        params = self.module.params
+        if self.state in ("previous", "absent"):
+            return []
+        try:
+            files = config_files.wanted(params["units"], params["defaults"], params["container"])
+            seen = [(file, config_files.look(file)) for file in files]
+            self.files = [(file, found) for file, found in seen if not found.as_wanted]
+            if not self.module.check_mode:  # there, the user may be one that another task would have made
+                for file, _found in self.files:
+                    config_files.ids(file)
+        except (config_files.ConfigFileError, OSError) as error:
+            return [str(error)]
+        return []
+
     def _contained(self, unit: dict[str, Any], defaults: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         container = dict(self.module.params["container"])
         runtime = container["runtime"]
@@ -370,6 +411,14 @@ class Units:
                 "after_header": os.path.join(UNIT_DIR, name) if self.after[name] is not None else f"{name} (absent)",
             }
             for name in self.written
+        ] + [
+            {
+                "before": found.content or "",
+                "after": file.content,
+                "before_header": file.path if found.content is not None else f"{file.path} (absent)",
+                "after_header": f"{file.path} ({file.user}:{file.group}, mode {config_files.MODE:04o})",
+            }
+            for file, found in self.files
         ]
 
     # ---- doing it ------------------------------------------------------------------------------------------------
@@ -386,6 +435,8 @@ class Units:
             self._systemctl("reset-failed", [name for name in self.names if self.found[name].ActiveState == "failed"])
             for name in self.names:
                 self._write(name + unit_file.PREVIOUS, None)
+        for file, _found in self.files:
+            config_files.write(file)
         for name in self.written:
             self._write(name, self.after[name])
         if self.written or any(unit.NeedDaemonReload == "yes" for unit in self.found.values()):
@@ -449,7 +500,7 @@ class Units:
 
     @property
     def changed(self) -> bool:
-        return any(answer["changed"] for answer in self.results())
+        return bool(self.files) or any(answer["changed"] for answer in self.results())
 
     def results(self) -> list[dict[str, Any]]:
         written, switched = set(self.written), set(self.switched)
@@ -494,6 +545,14 @@ def main() -> None:
                     "argv": {"type": "list", "elements": "str"},
                     "environment": {"type": "dict"},
                     "timeout_stop": {"type": "int"},
+                    "files": {
+                        "type": "list",
+                        "elements": "dict",
+                        "options": {
+                            "path": {"type": "path", "required": True},
+                            "content": {"type": "str", "required": True},
+                        },
+                    },
                     "sections": {"type": "dict"},
                 },
             },

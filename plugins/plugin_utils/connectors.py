@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, PREFILL, Companion
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import DECODE, PREFILL, Companion, Topology
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least, value_at
 
 
@@ -114,12 +114,14 @@ CONNECTORS = (
 
 @dataclass(frozen=True)
 class Beside:
-    """A connector that vLLM-Ascend has for a store, to stand beside one that moves KV."""
+    """A connector of an engine for a store or a cache, to stand beside one that moves KV."""
 
     since: str
+    engine: str = "vllm_ascend"
     gone: str | None = None
     only: str | None = None  # the one side that takes it
-    # its processes on one host find each other by this number (a unix socket, no TCP port): pool_scheduler.py@182b75ea
+    # its processes on one host find each other by this number (a unix socket, no TCP port): pool_scheduler.py@182b75ea,
+    # upstream's store/worker.py@v0.32.0
     lookup_port: bool = False
     both_roles: bool = False  # it is kv_both on either side
 
@@ -133,6 +135,8 @@ BESIDE = {
     "SimpleCPUOffloadConnector": Beside("0.21.0rc1"),
     "RecomputeCPUOffloadConnector": Beside("0.23.0rc1", only=DECODE),
     "OffloadingConnector": Beside("0.26.0rc1"),
+    # vllm/distributed/kv_transfer/kv_connector/v1/mooncake/store@v0.32.0
+    "MooncakeStoreConnector": Beside("0.32.0", engine="vllm_cpu", lookup_port=True),
 }
 
 # vllm_ascend/platform.py puts a random part behind it since 0.12.0rc1; before, two instances with one id refuse each
@@ -154,13 +158,24 @@ def of_mooncake(companion: Companion) -> bool:
     return str(companion.extra_config.get("backend", "mooncake")).lower() == "mooncake"
 
 
+def joins_store(topology: Topology, kind: str) -> bool:
+    """Whether the workers of a side are clients of Mooncake's store."""
+    return any(pools(item) and of_mooncake(item) and item.serves(kind) for item in topology.connector.also)
+
+
 def lookup_key(version: str) -> str:
     return value_at(_LOOKUP_KEYS, version)
 
 
-_ALONE = "keeps KV in a store; prefill and decode that meet only there are not planned."
+# Upstream's store/connector.py@v0.32.0 and vLLM-Ascend's pool_scheduler.py@182b75ea: request_finished() tells the
+# router nothing, the put goes on behind the answer of prefill, and decode looks once, when the request comes.
+_ALONE = (
+    "keeps KV in a store and does not move it from prefill to decode: decode looks there once, does not wait for what "
+    "prefill still writes, and computes the prompt again. Name a connector that moves KV, and this one in "
+    "connector.also."
+)
 _OLD = "moves KV by rank tables and left vLLM-Ascend with 0.12.0rc1."
-# Names that vLLM-Ascend knows and that cannot move KV in a plan -> why not.
+# Names that an engine knows and that cannot move KV in a plan -> why not.
 NOT_PLANNED = {
     **dict.fromkeys(BESIDE, _ALONE),
     "LLMDataDistCMgrConnector": _OLD,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Process
 
@@ -14,14 +14,20 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Process
 _NAMED = {"LD_PRELOAD": "preload", "LD_LIBRARY_PATH": "library", "MOONCAKE_CONFIG_PATH": "pool-config"}
 
 
-def needed_files(model: str, processes: Iterable[Process]) -> list[dict[str, str]]:
+def needed_files(model: str, processes: Sequence[Process]) -> list[dict[str, str]]:
+    disks = {process.pool.disk.path: None for process in processes if process.pool and process.pool.disk}
+    return [*_of_engines(model, processes), *({"path": path, "purpose": "ssd"} for path in disks)]
+
+
+def _of_engines(model: str, processes: Sequence[Process]) -> list[dict[str, str]]:
     engines = [process for process in processes if process.kind in ("prefill", "decode")]
     if not engines:
         return []
     found = {(f"{model}/config.json", "model"): None}
     for process in engines:
+        written = {file.path for file in process.files}
         for name, purpose in _NAMED.items():
-            found.update(((path, purpose), None) for path in _paths(process.environment, name))
+            found.update(((path, purpose), None) for path in _paths(process.environment, name) if path not in written)
     return [{"path": path, "purpose": purpose} for path, purpose in found]
 
 

@@ -32,6 +32,7 @@ class Peers:
         self.rings = {kind: self._ring(instances) for kind, instances in sides.items()}
         self.ring_of_both = self._ring(chain(*sides.values()))
         self.ring_of_etcd = self._ring([topology.etcd.hosts] if topology.etcd else [])
+        self.ring_of_store = self._ring([[node.host for node in topology.store.nodes]] if topology.store else [])
         self.heads: dict[str, dict[str, None]] = {}
         for instance in topology.instances:
             for name in instance.places[1:]:
@@ -46,10 +47,15 @@ class Peers:
         found.update(self.heads.get(host, {}))  # which all others of an instance join
         if "etcd" in kinds:
             found.update(self._near(host, self.ring_of_etcd))
+        # whoever has KV in the pool is written to and read by all others
+        if kinds & {*self.rings, "store"}:
+            found.update(self._near(host, self.ring_of_store))
+        if "store" in kinds:
+            found.update(self._near(host, self.ring_of_both))
         if kinds & {"router", "frontend"}:
             found.update(self._near(host, self.ring_of_both))
-        if kinds & set(self.rings) and self.topology.master:
-            found[self.topology.master.host] = None
+        if kinds & {*self.rings, "store"} and self.topology.master:
+            found.update(dict.fromkeys(self.topology.master.places))
         return [name for name in found if name != host and name in self.order]
 
     def _ring(self, instances: Iterable[Iterable[str]]) -> list[int]:

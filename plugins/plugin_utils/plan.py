@@ -15,6 +15,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils import engine_lock
 from ansible_collections.mooncake.pd.plugins.plugin_utils import etcd as etcds
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
+from ansible_collections.mooncake.pd.plugins.plugin_utils import store as stores
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import TRANSPORT_LINES, Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
@@ -42,7 +43,13 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
     etcd as etcd_rules,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
+    master as master_rules,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
     router as router_rules,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
+    store as store_rules,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
     DECODE,
@@ -96,8 +103,9 @@ class Plan:
             "engine": _unique([*sides[PREFILL], *sides[DECODE]]),
             **sides,
             "router": [topology.router.host] if topology.router else [],
-            "master": [topology.master.host] if topology.master else [],
+            "master": list(topology.master.places) if topology.master else [],
             "etcd": list(topology.etcd.hosts) if topology.etcd else [],
+            "store": _unique(node.host for node in topology.store.nodes) if topology.store else [],
             **{f"{placement.INSTANCE_GROUP}{item.name}": list(item.places) for item in topology.instances},
         }
 
@@ -123,9 +131,10 @@ class Plan:
             "drain_timeout": topology.drain_timeout,
             "master": self._master(),
             "etcd": etcds.told(topology, topology.etcd) if topology.etcd else None,
+            "store": stores.told(topology, topology.store, connector) if topology.store else None,
             "router": self._router(),
             "environment": vllm.shared_environment(topology),
-            "planned_variables": sorted(settings.unalterable(ENGINES[topology.engine.kind])),
+            "planned_variables": sorted(settings.unalterable(topology)),
             "preflight_waivers": [
                 {"rule": waiver.rule, "host": waiver.host, "fact": waiver.where, "reason": waiver.reason}
                 for waiver in topology.waive
@@ -156,10 +165,15 @@ class Plan:
         if master is None:
             return None
         return {
-            "host": master.host,
-            "address": self.topology.hosts[master.host].address,
+            # the only one, or the first of those that stand by for each other
+            "host": master.places[0],
+            "address": self.topology.hosts[master.places[0]].address,
             "rpc_port": master.rpc_port,
             "metrics_port": master.metrics_port,
+            "hosts": list(master.places),
+            "ha": master.ha,
+            "cluster_id": master.cluster_id if master.ha else None,
+            "server_address": masters.address(self.topology),
         }
 
     def _router(self) -> dict[str, Any] | None:
@@ -216,11 +230,13 @@ def build_plan(reading: Reading) -> Plan:
         placement.check_hosts(topology, report)
         placement.check_placement(reading, topology, report)
         etcd_rules.check_etcd(topology, report)
+        master_rules.check_master(topology, report)
     if topology and connector:
         shapes.check_shapes(topology, connector, report)
         settings.check_settings(topology, connector, report)
         knowledge.check_knowledge(topology, connector, report)
         router_rules.check_router(topology, connector, report)
+        store_rules.check_store(topology, connector, report)
         if connector.engine == "vllm_ascend":
             devices.check_devices(topology, report)
         processes = _processes(topology, connector)
@@ -266,8 +282,10 @@ def _processes(topology: Topology, connector: Connector) -> list[Process]:
     }
     if topology.etcd:
         processes += etcds.processes(topology, topology.etcd)
-    if topology.master and topology.master.host in topology.hosts:
-        processes.append(masters.process(topology, topology.master))
+    if topology.master:
+        processes += masters.processes(topology, topology.master)
+    if topology.store:
+        processes += stores.processes(topology, topology.store, connector)
     router = topology.router
     complete = (
         router and router.host in topology.hosts and min(len(router.backend_ports), len(router.metrics_ports)) >= 2

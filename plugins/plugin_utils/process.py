@@ -43,9 +43,35 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
+class ConfigFile:
+    """A file that a process reads; its path has to tell its content, as only the path is part of the unit."""
+
+    path: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Disk:
+    path: str
+    quota: int  # bytes
+
+
+@dataclass(frozen=True)
+class PoolShare:
+    """What a process takes of its host for the KV pool."""
+
+    memory: int  # bytes: segments and buffers
+    disk: Disk | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        disk = {"path": self.disk.path, "quota": self.disk.quota} if self.disk else None
+        return {"memory": self.memory, "disk": disk}
+
+
+@dataclass(frozen=True)
 class Process:
     name: str
-    kind: str  # prefill | decode | supervisor | etcd | master | router | frontend
+    kind: str  # prefill | decode | supervisor | etcd | master | store | router | frontend
     host: str
     where: str
     description: str
@@ -65,6 +91,8 @@ class Process:
     ranks: tuple[int, ...] = ()
     devices: tuple[int, ...] = ()
     endpoint: Endpoint | None = None
+    files: tuple[ConfigFile, ...] = ()
+    pool: PoolShare | None = None
     # what all processes of its kind have in their environment; told once, not with every one of thousands
     shared: Mapping[str, str] = field(default_factory=dict)
 
@@ -91,8 +119,14 @@ class Process:
                     name: value for name, value in self.environment.items() if self.shared.get(name) != value
                 },
                 "timeout_stop": self.timeout_stop,
+                **(
+                    {"files": [{"path": file.path, "content": file.content} for file in self.files]}
+                    if self.files
+                    else {}
+                ),
                 **({"sections": {"Service": {"RestartSec": str(self.restart_after)}}} if self.restart_after else {}),
             },
+            **({"pool": self.pool.as_dict()} if self.pool else {}),
             "claims": {
                 "name": self.name,
                 "unit": self.unit,

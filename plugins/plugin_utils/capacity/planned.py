@@ -16,7 +16,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity.figures impor
 from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity.pool import Segment, total
 from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity.shards import Shape
 from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity.watermark import FLAGS
-from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import of_mooncake, pools
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import joins_store, pools
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance
@@ -86,11 +86,14 @@ def segments(plan: Plan, options: Mapping[str, Any], faults: Faults) -> tuple[li
     if whole:
         return [], Figure(whole, figures.BYTES)
     bringing = [instance for instance in plan.topology.instances if _contributes(plan, instance, chosen, each)]
-    found, untold = [], []
+    store = plan.topology.store
+    nodes = [Segment(f"store on {node.host}", 1, node.segment_size) for node in store.nodes] if store else []
+    found, untold = ([] if each or chosen else nodes), []
     for instance in bringing:
         own = each or _planned(plan, instance, faults)
-        if own:
-            found.append(Segment(instance.name, _shape(instance).workers, own))
+        if own is not None:
+            if own:
+                found.append(Segment(instance.name, _shape(instance).workers, own))
         else:
             untold.append(instance.name)
     if untold:
@@ -103,12 +106,15 @@ def segments(plan: Plan, options: Mapping[str, Any], faults: Faults) -> tuple[li
 def _contributes(plan: Plan, instance: Instance, chosen: Any, each: int | None) -> bool:
     if chosen:
         return instance.name in chosen
-    if any(pools(item) and of_mooncake(item) and item.serves(instance.kind) for item in plan.topology.connector.also):
+    if joins_store(plan.topology, instance.kind):
         return True
     return bool(each) and not any(pools(item) for item in plan.topology.connector.also)
 
 
 def _planned(plan: Plan, instance: Instance, faults: Faults) -> int | None:
+    store = plan.topology.store
+    if store and joins_store(plan.topology, instance.kind):
+        return store.segment(instance.kind)
     value = {**plan.topology.engine_environment, **instance.environment}.get(_SEGMENT)
     if value is None:
         return None

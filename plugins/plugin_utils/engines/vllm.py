@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import pools
 from ansible_collections.mooncake.pd.plugins.plugin_utils.numbers import whole
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import Claim, exact
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, LogLine
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import PREFILL, Instance, Topology
+from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.table import POOL_HASH_SEED
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least
 
 # nothing on a server of a closed network may wait for a hub or report home; an unbuffered log shows the last line
@@ -250,6 +252,31 @@ def transfer_config(topology: Topology, instance: Instance, **more: Any) -> dict
     if instance.kv_load_failure_policy:
         config["kv_load_failure_policy"] = instance.kv_load_failure_policy
     return {**config, **more}
+
+
+def hash_seed(topology: Topology, instance: Instance) -> dict[str, str]:
+    """Keys of a pool are hashes, which Python else salts anew in every process. What the operator gives stays."""
+    name, seed = POOL_HASH_SEED
+    pooled = any(pools(item) for item in topology.connector.also)
+    return {name: seed} if pooled and name not in {**topology.engine_environment, **instance.environment} else {}
+
+
+def multi_connector(config: dict[str, Any], beside: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One that moves KV, and what stands beside it.
+
+    Both keys that go outside are read of the outermost configuration. vLLM gives the id to every inner one itself, and
+    ends with a TypeError when one has it already (vllm/distributed/kv_transfer/kv_connector/v1/multi_connector.py).
+    """
+    if not beside:
+        return config
+    outer: dict[str, Any] = {key: config[key] for key in ("kv_load_failure_policy", "engine_id") if key in config}
+    inner = {key: value for key, value in config.items() if key not in outer}
+    return {
+        "kv_connector": "MultiConnector",
+        "kv_role": config["kv_role"],
+        **outer,
+        "kv_connector_extra_config": {"connectors": [inner, *beside]},
+    }
 
 
 def stop_timeout(topology: Topology) -> int:

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import choices as ports_of
-from ansible_collections.mooncake.pd.plugins.plugin_utils import layout, mooncake, supervisor
+from ansible_collections.mooncake.pd.plugins.plugin_utils import layout, mooncake, store, supervisor
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import Choice
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import (
     BESIDE,
     OWN_ENGINE_ID_UNTIL,
     Connector,
+    joins_store,
     lookup_key,
-    of_mooncake,
     pools,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
@@ -41,7 +41,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.variables.table import (
     ABORT_VARIABLES,
-    POOL_HASH_SEED,
     abort_variable,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least
@@ -115,9 +114,7 @@ def _hccl_spans(environment: Mapping[str, str]) -> list[tuple[int, int]]:
 
 def _store_spans(topology: Topology, kind: str, environment: Mapping[str, str]) -> list[tuple[int, int]]:
     """Clients of Mooncake's store, one for each worker of a pool."""
-    if not any(pools(item) and item.serves(kind) and of_mooncake(item) for item in topology.connector.also):
-        return []
-    return [mooncake.store_span(environment)]
+    return [mooncake.store_span(environment)] if joins_store(topology, kind) else []
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,7 @@ def _bound_together(processes: tuple[Process, ...]) -> tuple[Process, ...]:
 def _process(group: _Group, part: Part) -> Process:
     topology, instance = group.topology, group.instance
     address = topology.hosts[part.host].address
-    environment = vllm.environment(topology, instance, _planned(topology, instance, part))
+    environment = vllm.environment(topology, instance, _planned(topology, instance, group.connector, part))
     role = _role(topology, instance, part)
     listen = None if role == "headless" else (address, _api_port(instance, part))
     arguments = _arguments(group, role)
@@ -200,6 +197,8 @@ def _process(group: _Group, part: Part) -> Process:
         devices=part.devices,
         endpoint=Endpoint(*listen) if listen else None,
         shared=group.shared,
+        files=store.files(topology, instance, group.connector, part.host),
+        pool=store.share(topology, instance, len(part.ranks)),
     )
 
 
@@ -232,19 +231,15 @@ def _api_port(instance: Instance, part: Part) -> int:
     return ports_of.api_port(instance, lowest).value
 
 
-def _planned(topology: Topology, instance: Instance, part: Part) -> dict[str, str]:
+def _planned(topology: Topology, instance: Instance, connector: Connector, part: Part) -> dict[str, str]:
     host = topology.hosts[part.host]
-    pooled = any(pools(item) for item in topology.connector.also)
     planned = {
         "VLLM_HOST_IP": host.address,
         "HCCL_IF_IP": host.address,
         "ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, part.devices)),
         abort_variable(topology.engine.version, topology.connector.name): str(topology.abort_timeout),
     }
-    name, seed = POOL_HASH_SEED
-    if pooled and name not in {**topology.engine_environment, **instance.environment}:
-        # keys of the pool are hashes, which Python else salts anew in every process
-        planned[name] = seed
+    planned |= vllm.hash_seed(topology, instance) | store.environment(topology, instance, connector, part.host)
     if host.interface:
         planned |= dict.fromkeys(INTERFACE_VARIABLES, host.interface)
     return planned
@@ -290,19 +285,8 @@ def _transfer(topology: Topology, instance: Instance, connector: Connector, port
     if module:
         named["kv_connector_module_path"] = module
     config = vllm.transfer_config(topology, instance, **named, kv_connector_extra_config=_extra_config(topology))
-    beside = [companion for companion in topology.connector.also if companion.serves(instance.kind)]
-    if not beside:
-        return config
-    # Both are read of the outermost configuration. vLLM gives the id to every inner one itself, and ends with a
-    # TypeError when one has it already (vllm/distributed/kv_transfer/kv_connector/v1/multi_connector.py).
-    outer: dict[str, Any] = {key: config.pop(key) for key in ("kv_load_failure_policy", "engine_id") if key in config}
-    inner = [config, *(_companion(item, instance, version) for item in beside)]
-    return {
-        "kv_connector": "MultiConnector",
-        "kv_role": config["kv_role"],
-        **outer,
-        "kv_connector_extra_config": {"connectors": inner},
-    }
+    beside = [item for item in topology.connector.also if item.serves(instance.kind)]
+    return vllm.multi_connector(config, [_companion(item, instance, version) for item in beside])
 
 
 def _extra_config(topology: Topology) -> dict[str, Any]:

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
+from typing import Any
+
+from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake, store
 from ansible_collections.mooncake.pd.plugins.plugin_utils.choices import API_BASES, Choice
-from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector, joins_store, pools
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
-from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
+from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact, pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Endpoint, LogLine, Process
-from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Instance, Topology
+from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Companion, Instance, Topology
 
 BOOTSTRAP_PORT = 8998  # vllm/envs.py@v0.32.0
 # MooncakeBootstrapServer("0.0.0.0", port) whatever VLLM_HOST_IP says (mooncake_connector.py@v0.32.0)
@@ -46,6 +48,7 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
         "VLLM_HOST_IP": host.address,
         "VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT": str(topology.abort_timeout),
     }
+    planned |= vllm.hash_seed(topology, instance) | store.environment(topology, instance, connector, host.name)
     claims = [exact("api", host.address, port, f"{instance.where}.api_port")]
     lines = [vllm.api_ready(arguments)]
     if host.interface:
@@ -65,11 +68,16 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
     environment = vllm.environment(topology, instance, planned)
     claims += vllm.kv_event_claims(arguments, 0, 1, f"{instance.where}.args")
     claims += mooncake.rpc_pool(topology.mooncake.version, environment, instance.where)
+    if joins_store(topology, instance.kind):
+        claims += pool("store-client", [mooncake.store_span(environment)], instance.where)
     # without mooncake_protocol the connector takes rdma, and on a host without RDMA silently falls back to tcp
-    transfer = vllm.transfer_config(
-        topology,
-        instance,
-        kv_connector_extra_config={"mooncake_protocol": topology.connector.protocol or connector.protocols[0]},
+    transfer = vllm.multi_connector(
+        vllm.transfer_config(
+            topology,
+            instance,
+            kv_connector_extra_config={"mooncake_protocol": topology.connector.protocol or connector.protocols[0]},
+        ),
+        [_companion(item, instance, port) for item in topology.connector.also if item.serves(instance.kind)],
     )
     return (
         Process(
@@ -95,5 +103,19 @@ def processes(topology: Topology, instance: Instance, connector: Connector) -> t
             ranks=(0,),
             endpoint=Endpoint(host.address, port, bootstrap),
             shared=vllm.shared_environment(topology),
+            files=store.files(topology, instance, connector, host.name),
+            pool=store.share(topology, instance, 1),
         ),
     )
+
+
+def _companion(companion: Companion, instance: Instance, api_port: int) -> dict[str, Any]:
+    extra = dict(companion.extra_config)
+    if pools(companion):
+        # instances on one host would take one socket, and their API ports are their own
+        extra.setdefault("lookup_rpc_port", str(api_port))
+    return {
+        "kv_connector": companion.name,
+        "kv_role": vllm.role(instance.kind),
+        "kv_connector_extra_config": extra,
+    }

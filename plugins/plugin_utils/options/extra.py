@@ -41,6 +41,16 @@ _STORE = {
     "save_decode_cache": since("0.23.0rc1"),
     "use_layerwise": since("0.11.0rc0"),
 }
+# vllm/distributed/kv_transfer/kv_connector/v1/mooncake/store/*.py and rdma_utils.py@v0.32.0
+_UPSTREAM_STORE = dict.fromkeys(
+    (
+        *("custom_mem_pool", "enable_cross_layers_blocks", "enable_group_semantics", "enable_lookup"),
+        *("enable_store_tp_lcm", "load_async", "lookup_async", "lookup_rpc_port", "preferred_segment"),
+        *("prefill_tp_sizes", "save_decode_cache", "store_tp_size"),
+    ),
+    since("0.32.0"),
+)
+ENGINE_NAMES = {"vllm_cpu": "vLLM", "vllm_ascend": "vLLM-Ascend"}
 EXTRA_KEYS = {
     "MooncakeConnector": _PULL,
     "MooncakeConnectorV1": _PULL,
@@ -59,6 +69,7 @@ EXTRA_KEYS = {
     },
     "AscendStoreConnector": _STORE,
     "MooncakeConnectorStoreV1": _STORE,
+    "MooncakeStoreConnector": _UPSTREAM_STORE,
 }
 # keys that people write and no release has
 NEVER_KEYS = {"delayed_free": "leave it out; abort_timeout decides when KV that nobody fetched is freed."}
@@ -78,18 +89,20 @@ def asks_for_direct(connector: str, version: str) -> bool:
     return bool(key and key.known(version)) and not value_at(_DIRECT_DEFAULT, version)
 
 
-def check_extra_config(connector: str, config: Mapping[str, Any], version: str) -> list[Finding]:
-    """kv_connector_extra_config of a connector that vLLM-Ascend has; of others nothing is known."""
+def check_extra_config(
+    connector: str, config: Mapping[str, Any], version: str, engine: str = "vLLM-Ascend"
+) -> list[Finding]:
+    """kv_connector_extra_config of a connector that the engine has; of others nothing is known."""
     keys = EXTRA_KEYS.get(connector)
     if keys is None:
         return []
     found = []
     for key in config:
-        found += _check_extra_key(connector, str(key), keys, version)
+        found += _check_extra_key(connector, str(key), keys, version, engine)
     return found + _check_direct(connector, config, version) + _check_backend(connector, config, version)
 
 
-def _check_extra_key(connector: str, key: str, keys: Mapping[str, Key], version: str) -> list[Finding]:
+def _check_extra_key(connector: str, key: str, keys: Mapping[str, Key], version: str, engine: str) -> list[Finding]:
     if key in NEVER_KEYS:
         message = f"no release of {connector} reads {key}."
         return [Finding("extra-config-unknown", "warning", message, NEVER_KEYS[key], _SOURCE_EXTRA)]
@@ -101,11 +114,11 @@ def _check_extra_key(connector: str, key: str, keys: Mapping[str, Key], version:
             )
             return [Finding("extra-config-renamed", "warning", message, "write lookup_rpc_port.", _SOURCE_EXTRA)]
         return []
-    rule, what = "extra-config-unknown", f"{connector} of vLLM-Ascend {version} does not read {key}."
+    rule, what = "extra-config-unknown", f"{connector} of {engine} {version} does not read {key}."
     if known and (gone := known.gone(version)):
-        rule, what = "extra-config-dead", f"{connector} does not read {key} since vLLM-Ascend {gone}."
+        rule, what = "extra-config-dead", f"{connector} does not read {key} since {engine} {gone}."
     elif known and (comes := known.comes(version)):
-        rule, what = "extra-config-too-old", f"{connector} does not read {key} before vLLM-Ascend {comes}."
+        rule, what = "extra-config-too-old", f"{connector} does not read {key} before {engine} {comes}."
     return [Finding(rule, "warning", what, way_out(key, keys, version), _SOURCE_EXTRA)]
 
 

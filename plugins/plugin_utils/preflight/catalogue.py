@@ -25,6 +25,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.rules import
     rdma,
     rdma_fleet,
     software,
+    store,
     unknown,
 )
 

@@ -44,7 +44,7 @@ class Host:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """prefill, decode, master, router, frontend"""
+        """prefill, decode, master, store, router, frontend"""
         return frozenset(process["kind"] for process in self.processes)
 
     @cached_property

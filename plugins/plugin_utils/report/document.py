@@ -18,12 +18,13 @@ Document = dict[str, Any]
 _WAVE_OF = {
     "etcd": "etcd",
     "master": "master",
+    "store": "store",
     "prefill": "prefill",
     "decode": "decode",
     "router": "router",
     "frontend": "router",
 }
-_WAVES = ("etcd", "master", "prefill", "decode", "router")
+_WAVES = ("etcd", "master", "store", "prefill", "decode", "router")
 
 
 def document(plan: Plan) -> Document:

@@ -18,7 +18,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.report.markup import M
 # up to so many hosts, instances and kinds of hosts everything lies open; beyond that it can be opened
 _OPEN_HOSTS, _OPEN_ROWS, _OPEN_MAPS = 64, 24, 24
 _TICKS = range(0, MAX_PORT, 10000)
-_SERVICES = ("router", "frontend", "master", "etcd")
+_SERVICES = ("router", "frontend", "master", "store", "etcd")
 _GOLDEN = 0.618034  # steps of this part of a span never come close to each other early
 
 

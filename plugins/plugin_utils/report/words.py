@@ -18,6 +18,7 @@ _MOST_ROWS = 4  # processes of an instance on one host that are shown apart
 _SERVICES = {
     "etcd": "etcd",
     "master": "Mooncake master",
+    "store": "Mooncake store node",
     "router": "router",
     "frontend": "front door",
     "supervisor": "supervisor",

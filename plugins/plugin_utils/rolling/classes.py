@@ -144,6 +144,13 @@ CLASSES: Mapping[str, Kind] = {
         "block hashes of both sides come out the same only with the same seed",
         "docs/source/user_guide/feature_guide/kv_pool.md of vLLM-Ascend",
     ),
+    **_variables(
+        "MOONCAKE_CONFIG_PATH MC_STORE_CLUSTER_ID MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES "
+        "MOONCAKE_OFFLOAD_BUCKET_MAX_TOTAL_SIZE MOONCAKE_OFFLOAD_BUCKET_EVICTION_POLICY",
+        FREE,
+        "KV goes from prefill to decode beside the pool, and a worker that does not find it there computes it",
+        "vllm/distributed/mooncake_store.py@v0.32.0; mooncake_backend.py of vLLM-Ascend@v0.23.0",
+    ),
     **_variables("VLLM_KV_CACHE_LAYOUT", TOGETHER, _LAYOUT, _ENVS),
     "args.--additional-config.enable_kv_nz": Kind(TOGETHER, _LAYOUT, "vllm_ascend/ascend_config.py at the tags"),
     # --- shapes

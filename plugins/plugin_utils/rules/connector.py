@@ -19,7 +19,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import (
     pools,
     there,
 )
-from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
+from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report, below
 from ansible_collections.mooncake.pd.plugins.plugin_utils.releases import (
     NEWEST,
     image_mooncake,
@@ -79,7 +79,7 @@ def check_connector(topology: Topology, report: Report) -> Connector | None:
     if connector is None:
         owners = [other.engine for other in CONNECTORS if other.name == choice.name]
         why = f" It belongs to {owners[0]}." if owners else ""
-        if choice.name in NOT_PLANNED and engine.kind == "vllm_ascend":
+        if choice.name in NOT_PLANNED and (engine.kind == "vllm_ascend" or _is_of(choice.name, engine.kind)):
             why = f" It {NOT_PLANNED[choice.name]}"
         report.error(
             "connector-unknown",
@@ -126,6 +126,10 @@ def check_connector(topology: Topology, report: Report) -> Connector | None:
     return connector
 
 
+def _is_of(companion: str, engine: str) -> bool:
+    return companion in BESIDE and BESIDE[companion].engine == engine
+
+
 def _check_lookup(topology: Topology, report: Report) -> None:
     """A number that the operator gives is the same for all instances."""
     for companion in topology.connector.also:
@@ -163,21 +167,14 @@ def _check_engine_ids(topology: Topology, report: Report) -> None:
 def _check_companion(topology: Topology, connector: Connector, companion: Companion, report: Report) -> None:
     engine = topology.engine
     at = f"{companion.where}.name"
-    if engine.kind != "vllm_ascend":
-        report.error(
-            "companion-unknown",
-            at,
-            f"{engine.kind} takes no connector beside {connector.name}.",
-            "remove connector.also.",
-        )
-        return
+    own = [name for name in BESIDE if _is_of(name, engine.kind)]
     known = BESIDE.get(companion.name)
-    if known is None:
+    if known is None or companion.name not in own:
         report.error(
             "companion-unknown",
             at,
             f"{companion.name} is no connector that {engine.kind} can have beside {connector.name}.",
-            suggestion(companion.name, BESIDE) or f"choose one of {', '.join(BESIDE)}, or remove it.",
+            suggestion(companion.name, own) or f"choose one of {', '.join(own)}, or remove it.",
         )
         return
     if not there(known.since, known.gone, engine.version):
@@ -208,7 +205,8 @@ def _check_pool(topology: Topology, connector: Connector, companion: Companion, 
             "(vllm-ascend#7085).",
             "use MooncakeConnectorV1, or prove that your release can.",
         )
-    if not at_least(topology.engine.version, LOOKUP_BY_RANK_SINCE):
+    ascend = topology.engine.kind == "vllm_ascend"
+    if ascend and not at_least(topology.engine.version, LOOKUP_BY_RANK_SINCE):
         for instance in topology.instances:
             if companion.serves(instance.kind) and layout.local_ranks(instance) > 1:
                 report.error(
@@ -220,7 +218,7 @@ def _check_pool(topology: Topology, connector: Connector, companion: Companion, 
                 )
     if not of_mooncake(companion):
         return
-    needed = pool_needs_mooncake(topology.engine.version)
+    needed = pool_needs_mooncake(topology.engine.version) if ascend else None
     if needed and not at_least(topology.mooncake.version, needed):
         report.warning(
             "pool-mooncake",
@@ -229,6 +227,9 @@ def _check_pool(topology: Topology, connector: Connector, companion: Companion, 
             f"{topology.mooncake.version}.",
             f"use {needed} or later.",
         )
+    # the plan writes the configuration, and rules/store.py looks at it; or a fault of it has been told
+    if topology.store or any(below(problem.where, "store") for problem in report.found):
+        return
     if not topology.master:
         report.warning(
             "pool-master",
@@ -245,5 +246,6 @@ def _check_pool(topology: Topology, connector: Connector, companion: Companion, 
                 "pool-config",
                 f"{instance.where}.environment",
                 "the engine ends with \"The environment variable 'MOONCAKE_CONFIG_PATH' is not set\".",
-                "set MOONCAKE_CONFIG_PATH to the mooncake.json of the host, here or in engine_environment.",
+                "add store, and the plan writes the file; or set MOONCAKE_CONFIG_PATH to one that every host has, here "
+                "or in engine_environment.",
             )

@@ -12,6 +12,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import BESI
 from ansible_collections.mooncake.pd.plugins.plugin_utils.findings import Finding
 from ansible_collections.mooncake.pd.plugins.plugin_utils.options.extra import (
     DIRECT_OF_OLD,
+    ENGINE_NAMES,
     asks_for_direct,
     check_extra_config,
 )
@@ -51,7 +52,8 @@ def check_knowledge(topology: Topology, connector: Connector, report: Report) ->
     _check_options(topology, releases, report)
     if topology.engine.kind == "vllm_ascend":
         _check_extra_configs(topology, connector, report)
-        _check_equal_variables(topology, report)
+    _check_companions(topology, report)
+    _check_equal_variables(topology, report)
 
 
 def _check_options(topology: Topology, releases: Mapping[str, str], report: Report) -> None:
@@ -104,10 +106,17 @@ def _check_extra_configs(topology: Topology, connector: Connector, report: Repor
                 "is written by the plan from the instances.",
                 f"set {size.removesuffix('_size')} of the {side} instances instead.",
             )
-    for companion in choice.also:
-        if companion.name in BESIDE:
-            at = f"{companion.where}.extra_config"
-            _tell(at, check_extra_config(companion.name, companion.extra_config, version), report)
+
+
+def _check_companions(topology: Topology, report: Report) -> None:
+    engine = topology.engine
+    for companion in topology.connector.also:
+        known = BESIDE.get(companion.name)
+        if known and known.engine == engine.kind:
+            found = check_extra_config(
+                companion.name, companion.extra_config, engine.version, ENGINE_NAMES[engine.kind]
+            )
+            _tell(f"{companion.where}.extra_config", found, report)
 
 
 def _check_equal_variables(topology: Topology, report: Report) -> None:
@@ -117,6 +126,8 @@ def _check_equal_variables(topology: Topology, report: Report) -> None:
         for name in _EQUAL_VARIABLES:
             values[name].setdefault(environment.get(name), instance)
     for name, (severity, effect) in _EQUAL_VARIABLES.items():
+        if name != POOL_HASH_SEED[0] and topology.engine.kind != "vllm_ascend":
+            continue
         if len(values[name]) < 2:
             continue
         (one, first), (other, second) = list(values[name].items())[:2]

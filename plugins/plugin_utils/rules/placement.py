@@ -19,10 +19,10 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import
     Topology,
 )
 
-GROUPS = ("pd", "engine", "prefill", "decode", "router", "master", "etcd")
+GROUPS = ("pd", "engine", "prefill", "decode", "router", "master", "etcd", "store")
 INSTANCE_GROUP = "instance_"
 _NOT_HOSTS = frozenset((*GROUPS, "all", "ungrouped"))
-_NOT_INSTANCES = frozenset(("router", "master", "etcd"))  # their units would have the same name
+_NOT_INSTANCES = frozenset(("router", "master", "etcd", "store"))  # their units would have the same name
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # the default network of docker0 (docs.docker.com, dockerd --bip)
 _DOCKER = ipaddress.ip_network("172.17.0.0/16")
@@ -81,9 +81,15 @@ def check_hosts(topology: Topology, report: Report) -> None:
 def check_placement(reading: Reading, topology: Topology, report: Report) -> None:
     """Every process has a host, every side an instance, every instance a name of its own."""
     placed = [place for item in topology.instances for place in _places(item)]
-    placed += [(f"{item.where}.host", item.host) for item in (topology.router, topology.master) if item]
-    if topology.etcd:
-        placed += [(f"{topology.etcd.where}.hosts[{index}]", host) for index, host in enumerate(topology.etcd.hosts)]
+    if topology.router:
+        placed.append((f"{topology.router.where}.host", topology.router.host))
+    if topology.master and topology.master.host:
+        placed.append((f"{topology.master.where}.host", topology.master.host))
+    for several in (topology.master, topology.etcd):
+        if several:
+            placed += [(f"{several.where}.hosts[{index}]", host) for index, host in enumerate(several.hosts)]
+    if topology.store:
+        placed += [(f"{node.where}.host", node.host) for node in topology.store.nodes]
     for where, name in placed:
         if name not in topology.hosts and not reading.is_broken(f"hosts.{name}"):
             known = ", ".join(list(topology.hosts)[:20])
@@ -165,7 +171,7 @@ def _check_names(topology: Topology, report: Report) -> None:
                 "instance-name",
                 at,
                 f"{instance.name!r} cannot name a unit and a group.",
-                "use up to 50 letters, digits and underscores, and neither router, master nor etcd.",
+                "use up to 50 letters, digits and underscores, and neither router, master, etcd nor store.",
             )
         twin = first_named.setdefault(instance.name, instance)
         if twin is not instance:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
+from ansible_collections.mooncake.pd.plugins.plugin_utils import store
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector, joins_store
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES, EngineKind
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
@@ -24,7 +25,11 @@ def check_settings(topology: Topology, connector: Connector, report: Report) -> 
     """Nothing may be set beside the plan that the plan decides: ports, claims and peers would no longer be true."""
     engine = ENGINES[topology.engine.kind]
     _check_arguments("engine_args", topology.engine_args, report)
-    _check_variables("engine_environment", topology.engine_environment, engine.PLANNED_VARIABLES, report)
+    pooled = store.PLANNED_VARIABLES if topology.store else {}
+    planned = {**engine.PLANNED_VARIABLES, **pooled}
+    _check_variables("engine_environment", topology.engine_environment, planned, report)
+    if topology.store:
+        _check_variables(f"{topology.store.where}.environment", topology.store.environment, pooled, report)
     if connector.engine == "vllm_cpu":
         _check_npu_keys(topology, report)
     if any(host.interface for host in topology.hosts.values()):
@@ -46,9 +51,10 @@ _MOVE_PORTS = (
 )
 
 
-def unalterable(engine: EngineKind) -> set[str]:
+def unalterable(topology: Topology) -> set[str]:
     """Variables that settings of a host may not change behind the plan's back."""
-    own = {*engine.PLANNED_VARIABLES, *engine.INTERFACE_VARIABLES}
+    engine = ENGINES[topology.engine.kind]
+    own = {*engine.PLANNED_VARIABLES, *engine.INTERFACE_VARIABLES, *(store.PLANNED_VARIABLES if topology.store else ())}
     return {*own, *_MOVE_PORTS, *vllm.REFUSED_VARIABLES, *vllm.LOG_LEVEL_VARIABLES, POOL_HASH_SEED[0]}
 
 
@@ -69,10 +75,12 @@ def _check_npu_keys(topology: Topology, report: Report) -> None:
 
 def _planned(topology: Topology, instance: Instance, engine: EngineKind) -> Mapping[str, str]:
     named = [name for name in instance.places if name in topology.hosts and topology.hosts[name].interface]
+    pooled = store.PLANNED_VARIABLES if topology.store and joins_store(topology, instance.kind) else {}
     if not named:
-        return engine.PLANNED_VARIABLES
+        return {**engine.PLANNED_VARIABLES, **pooled}
     return {
         **engine.PLANNED_VARIABLES,
+        **pooled,
         **dict.fromkeys(engine.INTERFACE_VARIABLES, f"hosts.{named[0]}.interface"),
     }
 

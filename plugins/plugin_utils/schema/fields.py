@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity import sizes
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import MAX_PORT
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import Report
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import normal
@@ -170,6 +171,8 @@ def _unkeyed(section: Any) -> set[str]:
 def _default(spec: Key) -> Any:
     if spec.required:
         return None
+    if spec.kind == "size" and spec.default is not None:
+        return _size(spec.default, spec)
     return dict(spec.default) if isinstance(spec.default, dict) else spec.default
 
 
@@ -228,6 +231,19 @@ def _port(value: Any, spec: Key) -> int:
             f"is {value}, but ports end at {MAX_PORT}.", "choose a port between 1024 and 29999.", "port-out-of-range"
         )
     return int(value)
+
+
+def _size(value: Any, spec: Key) -> int:
+    """Bytes. The default of such a key is text, too, for that is what people read in the manual."""
+    zero = str(value).strip() == "0" and not isinstance(value, bool)
+    found = 0 if zero else sizes.size(value)
+    if found is None:
+        raise _Wrong(f"has to be a number of bytes, not {_kind_of(value)}.", "write a number or 512MiB, 4GiB, 2TiB.")
+    if found < spec.least:
+        raise _Wrong(
+            f"is {value}, but at least {spec.least} bytes are needed.", f"set {spec.least} or more.", "schema-range"
+        )
+    return found
 
 
 def _version(value: Any, spec: Key) -> str:
@@ -354,6 +370,7 @@ _SCALARS: dict[str, Callable[[Any, Key], Any]] = {
     "text": _text,
     "integer": _integer,
     "port": _port,
+    "size": _size,
     "version": _version,
     "address": _address,
     "names": _names,

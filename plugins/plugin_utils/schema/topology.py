@@ -23,6 +23,8 @@ STYLES = (EXTERNAL, INTERNAL)
 MOST_RANKS = 1024
 # what a model is like, as far as it decides what can be planned
 FEATURES = ("dense", "moe", "mla", "hybrid", "sparse", "c8")
+# DEFAULT_CLUSTER_ID of mooncake-store/include/types.h, 0.3.7.post2 to 0.3.13
+MASTER_CLUSTER = "mooncake_cluster"
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,22 @@ class Router:
 @dataclass(frozen=True)
 class Master:
     where: str
-    host: str = key("text", hint="the plan cannot place the master without it")
+    host: str | None = key("text", None)
+    # with these, all stand by for the one that leads
+    hosts: tuple[str, ...] = key("names", ())
+    cluster_id: str = key("text", MASTER_CLUSTER)
     # not 50051, the default of mooncake_master: that one lies in the kernel's ephemeral range
     rpc_port: int = key("port", 17051)
     metrics_port: int = key("port", 9003)
+
+    @property
+    def ha(self) -> bool:
+        return bool(self.hosts)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The hosts that run one each."""
+        return tuple(dict.fromkeys(self.hosts)) or ((self.host,) if self.host else ())
 
 
 @dataclass(frozen=True)
@@ -154,6 +168,65 @@ class Etcd:
     peer_port: int = key("port", 2380)
     metrics_port: int = key("port", 2381)
     tls: str = key("text", "peers", choices=("none", "peers", "all"))
+
+
+@dataclass(frozen=True)
+class Ssd:
+    """Disk behind a segment, for what is evicted from memory."""
+
+    where: str
+    path: str = key("text", hint="it is the folder on the disk")
+    quota: int = key("size", hint="the disk may hold other things")
+
+
+@dataclass(frozen=True)
+class StoreSide:
+    """What is different for the workers of one side."""
+
+    segment_size: int | None = key("size", None, least=0)
+    buffer_size: int | None = key("size", None)
+
+
+@dataclass(frozen=True)
+class StoreNode:
+    """A process that brings memory into the pool and computes nothing."""
+
+    where: str
+    host: str = key("text", hint="the plan cannot place the node without it")
+    segment_size: int = key("size", hint="it is the memory that the node brings")
+    # not 50052, the default of mooncake_client: that one lies in the kernel's ephemeral range
+    port: int = key("port", 17052)
+    ssd: Ssd | None = key("section", None, section=Ssd)
+
+
+@dataclass(frozen=True)
+class Store:
+    where: str
+    segment_size: int = key(
+        "size", least=0, hint="it is the memory that each worker brings, 0 where nodes bring it all"
+    )
+    buffer_size: int = key("size", "1GiB")
+    prefill: StoreSide | None = key("section", None, section=StoreSide)
+    decode: StoreSide | None = key("section", None, section=StoreSide)
+    protocol: str | None = key("text", None, choices=("tcp", "rdma", "ascend"))
+    devices: tuple[str, ...] = key("names", ())
+    ssd: Ssd | None = key("section", None, section=Ssd)
+    nodes: tuple[StoreNode, ...] = key("sections", (), section=StoreNode)
+    environment: Mapping[str, str] = key("variables", {})
+
+    @property
+    def offloads(self) -> bool:
+        """Whether a client has a disk, of which the master has to know."""
+        return bool(self.ssd or any(node.ssd for node in self.nodes))
+
+    def segment(self, kind: str) -> int:
+        """What each worker of a side brings into the pool."""
+        side = self.prefill if kind == PREFILL else self.decode
+        return self.segment_size if side is None or side.segment_size is None else side.segment_size
+
+    def buffer(self, kind: str) -> int:
+        side = self.prefill if kind == PREFILL else self.decode
+        return self.buffer_size if side is None or side.buffer_size is None else side.buffer_size
 
 
 @dataclass(frozen=True)
@@ -176,6 +249,7 @@ class Topology:
     router: Router | None = key("section", None, section=Router)
     master: Master | None = key("section", None, section=Master)
     etcd: Etcd | None = key("section", None, section=Etcd)
+    store: Store | None = key("section", None, section=Store)
     waive: tuple[Waiver, ...] = key("sections", (), section=Waiver)
 
     @property

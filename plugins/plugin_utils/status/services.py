@@ -21,7 +21,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.status.instances impor
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.problem import Problem
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.seen import Facts, Seen
 
-_ORDER = ("frontend", "router", "watcher", "master", "etcd", "supervisor")
+_ORDER = ("frontend", "router", "watcher", "master", "store", "etcd", "supervisor")
 _PREFIX, _ENDING = "mooncake-pd-", ".service"
 
 
@@ -79,7 +79,7 @@ def problems(service: Mapping[str, str], told: Mapping[str, Any], seen: Seen) ->
 
 def _health(service: Mapping[str, str], seen: Seen) -> tuple[str | None, str]:
     """None where there is nothing to ask."""
-    if service["kind"] in ("watcher", "supervisor"):
+    if service["kind"] in ("watcher", "supervisor", "store"):
         return None, ""
     if service["kind"] == "router":
         if seen.routers is None:

@@ -198,8 +198,13 @@ def test_plugin_answers_only_on_a_cpu(monkeypatch):
         torch.accelerator.is_available = lambda: accelerator
         platforms.current_platform.is_cpu = lambda: cpu
 
-    for module in (torch, vllm, platforms):
+    above = "vllm.distributed.kv_transfer.kv_connector.v1"
+    connectors, multi = ModuleType(above), ModuleType(f"{above}.multi_connector")
+    connectors.multi_connector, multi.MultiKVConnectorPromMetrics = multi, Namespace
+    for module in (torch, vllm, platforms, connectors, multi):
         monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name in ("vllm.distributed", "vllm.distributed.kv_transfer", "vllm.distributed.kv_transfer.kv_connector"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
     for cpu, accelerator in ((False, False), (True, True)):
         arrange(cpu, accelerator)
         shim.register()
@@ -213,6 +218,13 @@ def test_plugin_answers_only_on_a_cpu(monkeypatch):
     event.record()
     event.synchronize()
     assert event.query()
+    # statistics without metrics are left out, the others are counted
+    counted, metrics = [], multi.MultiKVConnectorPromMetrics()
+    store = Namespace()
+    store.observe = lambda stats, index: counted.append((stats, index))
+    metrics._prom_metrics = {"MooncakeStoreConnector": store}
+    metrics.observe({"MooncakeConnector": {"a": 1}, "MooncakeStoreConnector": {"b": 2}}, 3)
+    assert counted == [({"b": 2}, 3)]
 
 
 def test_in_an_image_the_command_is_found_in_path(venv, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ SYMBOLS = {"error": "\N{MULTIPLICATION X}", "warning": "!", "notice": "i", "good
 
 _LONGEST = 26  # characters of a name where hosts stand close together
 _MOST_ROWS = 64  # hosts; more of them stand in columns and close together
-_KINDS = ("prefill", "decode", "router", "master", "etcd")
+_KINDS = ("prefill", "decode", "router", "master", "store", "etcd")
 _MEANINGS = {"error": "error", "warning": "warning", "notice": "notice", "good": "nothing found"}
 
 # host -> family -> severity -> how many

@@ -218,6 +218,7 @@ TYPES = {
     "address": ("str", None),
     "integer": ("int", None),
     "port": ("int", None),
+    "size": ("str", None),
     "section": ("dict", None),
     "mapping": ("dict", None),
     "json": ("dict", None),

@@ -47,6 +47,11 @@ def cause(lines: list[str]) -> str | None:
         ("EI0014: ranks differ", "hccl-link"),
         ("EI0019: port is used", "hccl-bind"),
         ("device_ip is not set correctly", "device-ip"),
+        (
+            "AssertionError: MooncakeConnector is not contained in the list of registered connectors with Prometheus"
+            " metrics support: dict_keys(['MooncakeStoreConnector'])",
+            "multi-connector-metrics",
+        ),
         ("corrupted size vs. prev_size", "memory-corruption"),
         ("Bus error (core dumped)", "bus-error"),
         ("vllm serve: error: argument --kv-transfer-config: bad", "bad-arguments"),
@@ -132,6 +137,24 @@ def test_glog_error_explains_a_dead_process_though() -> None:
     line = "E1129 11:00:00.000000  4242 master.cpp:99] admin server on 127.0.0.1:9003: Address already in use"
     assert cause(["starting", line, "bye"]) == line
     assert finder(["F1129 11:00:00.000000  4242 x.cpp:9] Check failed: Address already in use"]).proof is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("E1130 18:35:03.984715 13256 real_client.cpp:1020] Failed to allocate segment memory", "store-memory"),
+        ("E1130 18:34:55.849696 13 x.cpp:176] FileStorageConfig: storage_filepath does not exist: /kv", "store-disk"),
+    ],
+)
+def test_why_a_node_of_the_pool_died(line: str, name: str) -> None:
+    """As it ends with 0.3.13.post1: a line of level E with the cause, then one of level F that names none."""
+    benign = "E1130 18:35:03.983889 13256 transfer_metadata.cpp:1098] Local segment descriptor not found"
+    last = "F1130 18:35:03.984721 13256 real_client_main.cpp:134] Failed to setup client: INVALID_PARAMS"
+    assert cause([benign, line, last, "*** Check failure stack trace: ***"]) == line
+    hit = finder([line]).cause
+    assert hit is not None
+    assert hit.signature is not None
+    assert hit.signature.name == name
 
 
 def test_first_cause_and_not_what_follows_from_it() -> None:

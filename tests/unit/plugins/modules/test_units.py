@@ -376,3 +376,76 @@ def test_a_container_that_cannot_be_run_changes_nothing(run_module: RunModule, s
     assert f"{P1}: container.mounts: 'relative:/x' does not begin with a full path" in answer["msg"]
     # for a unit that goes, its program does not matter
     assert not run_module(units, units=[{"name": P1}], state="absent", container={"image": "i"})["failed"]
+
+
+def with_file(path: Path, content: str = "{}\n", **more: Any) -> dict[str, Any]:
+    made = plan(P1)
+    made["units"][0]["files"] = [{"path": str(path), "content": content}]
+    made["defaults"] = {"Service": {"User": str(os.getuid()), "Group": str(os.getgid())}}
+    return {**made, **more}
+
+
+def test_a_file_of_a_unit_is_there_before_it_starts_and_the_second_run_changes_nothing(
+    run_module: RunModule, systemd: Systemd, tmp_path: Path
+) -> None:
+    path = tmp_path / "etc" / "pool" / "mooncake-1.json"
+    answer = run_module(units, **with_file(path))
+    assert path.read_text() == "{}\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert (answer["diff"][1]["after"], answer["diff"][1]["before_header"]) == ("{}\n", f"{path} (absent)")
+    again = run_module(units, **with_file(path))
+    assert (again["changed"], again["diff"]) == (False, [])
+
+
+def test_a_file_changed_by_hand_is_put_right_without_a_restart(
+    run_module: RunModule, systemd: Systemd, tmp_path: Path
+) -> None:
+    path = tmp_path / "mooncake-1.json"
+    run_module(units, **with_file(path))
+    path.write_text('{"a": 1}')
+    path.chmod(0o644)
+    systemd.calls.clear()
+    dry = run_module(units, check=True, **with_file(path))
+    assert dry["changed"]
+    assert path.read_text() == '{"a": 1}'
+    answer = run_module(units, **with_file(path))
+    assert (answer["changed"], systemd.calls) == (True, [])
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("{}\n", 0o640)
+
+
+def test_the_file_of_the_unit_before_stays_for_a_way_back(
+    run_module: RunModule, systemd: Systemd, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "mooncake-1.json", tmp_path / "mooncake-2.json"
+    first, second = with_file(one), with_file(two)
+    for made, path in ((first, one), (second, two)):
+        made["units"][0]["environment"] = {"MOONCAKE_CONFIG_PATH": str(path)}
+        run_module(units, **made)
+    back = run_module(units, units=[{"name": P1}], state="previous")
+    assert told(back, "restarted") == [P1]
+    assert one.exists()
+    assert str(one) in (systemd.units / P1).read_text()
+
+
+def test_files_that_cannot_be_written_end_the_run_before_anything_is_changed(
+    run_module: RunModule, systemd: Systemd, tmp_path: Path
+) -> None:
+    (tmp_path / "link.json").symlink_to("/etc/passwd")
+    for made, text in (
+        (with_file(tmp_path / "link.json"), "is there and no file"),
+        (with_file(Path("relative.json")), "no plain absolute path"),
+        (with_file(tmp_path / "x.json", defaults={"Service": {"User": "nobody-here"}}), "nobody-here"),
+    ):
+        answer = run_module(units, **made)
+        assert answer["failed"]
+        assert text in answer["msg"]
+        assert systemd.calls == []
+
+
+def test_units_that_want_one_path_differently_are_refused(
+    run_module: RunModule, systemd: Systemd, tmp_path: Path
+) -> None:
+    made = plan()
+    for number, unit in enumerate(made["units"]):
+        unit["files"] = [{"path": str(tmp_path / "x.json"), "content": str(number)}]
+    assert "another unit has" in run_module(units, **made)["msg"]

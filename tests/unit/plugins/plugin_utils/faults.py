@@ -53,6 +53,26 @@ def pool():
     return raw
 
 
+def store():
+    """A KV pool of vLLM that the plan configures, with a node that has a disk."""
+    raw = cpu()
+    raw["connector"]["also"] = [{"name": "MooncakeStoreConnector"}]
+    raw["hosts"]["s1"] = {"address": "192.0.2.41"}
+    raw["store"] = {
+        "segment_size": "4GiB",
+        "nodes": [{"host": "s1", "segment_size": "32GiB", "ssd": {"path": "/data/kv", "quota": "1TiB"}}],
+    }
+    return raw
+
+
+def npu_store():
+    """A KV pool of vLLM-Ascend that the plan configures."""
+    raw = pool()
+    del raw["engine_environment"]
+    raw["store"] = {"segment_size": "2GiB"}
+    return raw
+
+
 def _beside(raw):
     return raw["connector"]["also"][0]
 
@@ -550,6 +570,94 @@ FAULTS = {
         pool,
         lambda raw: (_beside(raw).update(side="prefill"), raw.pop("engine_environment")),
         ("pool-config", "prefill[0].environment"),
+    ),
+    "a store without a master": (store, lambda raw: raw.pop("master"), ("store-master", "store")),
+    "a store that nobody uses": (store, lambda raw: raw["connector"].pop("also"), ("store-idle", "store")),
+    "a store beside a pool of others": (
+        npu_store,
+        lambda raw: _beside(raw)["extra_config"].update(backend="memcache"),
+        ("store-backend", "connector.also[0].extra_config.backend"),
+    ),
+    "a store node of an old release": (
+        store,
+        lambda raw: (raw["mooncake"].update(version="0.3.10"), raw["store"]["nodes"][0].pop("ssd")),
+        ("store-release", "mooncake.version"),
+    ),
+    "two store nodes on a host": (
+        store,
+        lambda raw: raw["store"]["nodes"].append({"host": "s1", "segment_size": "1GiB"}),
+        ("store-host", "store.nodes[1].host"),
+    ),
+    "a store without memory": (
+        store,
+        lambda raw: (raw["store"].update(segment_size=0, nodes=[]), raw["hosts"].pop("s1")),
+        ("store-empty", "store.segment_size"),
+    ),
+    "a segment in pieces of fabric memory": (
+        npu_store,
+        lambda raw: (
+            raw["store"].update(segment_size="1536MiB"),
+            raw.update(engine_environment={"ASCEND_ENABLE_USE_FABRIC_MEM": "1"}),
+        ),
+        ("store-segment", "store.segment_size"),
+    ),
+    "a segment larger than adapters take": (
+        store,
+        lambda raw: (
+            raw["connector"].update(protocol="rdma"),
+            raw["store"]["nodes"][0].update(segment_size="65GiB"),
+        ),
+        ("store-segment-large", "store.nodes[0].segment_size"),
+    ),
+    "a store that speaks another protocol than NPUs": (
+        npu_store,
+        lambda raw: raw["store"].update(protocol="tcp"),
+        ("store-protocol", "store.protocol"),
+    ),
+    "a store over another transport": (
+        store,
+        lambda raw: raw["store"].update(protocol="rdma"),
+        ("store-transport", "store.protocol"),
+    ),
+    "a store node without an NPU": (
+        npu_store,
+        lambda raw: raw["store"].update(nodes=[{"host": "npu1", "segment_size": "1GiB"}]),
+        ("store-node-npu", "store.nodes"),
+    ),
+    "devices of a store over TCP": (
+        store,
+        lambda raw: raw["store"].update(devices=["mlx5_0"]),
+        ("store-devices", "store.devices"),
+    ),
+    "a disk that is memory": (
+        store,
+        lambda raw: raw["store"]["nodes"][0]["ssd"].update(path="/dev/shm/kv"),
+        ("store-ssd-path", "store.nodes[0].ssd.path"),
+    ),
+    "a disk by way of another folder": (
+        store,
+        lambda raw: raw["store"]["nodes"][0]["ssd"].update(path="/data/../kv"),
+        ("store-ssd-path", "store.nodes[0].ssd.path"),
+    ),
+    "a disk with too small a quota": (
+        store,
+        lambda raw: raw["store"]["nodes"][0]["ssd"].update(quota="100MiB"),
+        ("store-ssd-quota", "store.nodes[0].ssd.quota"),
+    ),
+    "a disk of workers that have none": (
+        store,
+        lambda raw: raw["store"].update(ssd={"path": "/data/kv", "quota": "1TiB"}),
+        ("store-ssd-engine", "store.ssd"),
+    ),
+    "a variable that the store has instead": (
+        npu_store,
+        lambda raw: raw.update(engine_environment={"MOONCAKE_CONFIG_PATH": "/etc/mooncake.json"}),
+        ("planned-variable", "engine_environment.MOONCAKE_CONFIG_PATH"),
+    ),
+    "workers of a pool that hash in two ways": (
+        store,
+        lambda raw: raw["decode"][0].update(environment={"PYTHONHASHSEED": "1"}),
+        ("variable-differs", "decode[0].environment"),
     ),
     "several hosts without interfaces": (
         internal,

@@ -427,7 +427,13 @@ def test_values_like_those_of_variables(key, value, version, wrong):
 PULL = ("MooncakeConnector", "MooncakeConnectorV1")
 STORE = ("AscendStoreConnector", "MooncakeConnectorStoreV1")
 # connectors, key, last release before, first, last, first that does not read it
+UPSTREAM_STORE = (
+    *("custom_mem_pool", "enable_cross_layers_blocks", "enable_group_semantics", "enable_lookup"),
+    *("enable_store_tp_lcm", "load_async", "lookup_async", "lookup_rpc_port", "preferred_segment"),
+    *("prefill_tp_sizes", "save_decode_cache", "store_tp_size"),
+)
 EXTRA = [
+    *((("MooncakeStoreConnector",), key, "0.31.0", "0.32.0", "99.0", None) for key in UPSTREAM_STORE),
     (PULL, "prefill", "0.10.0rc1", "0.10.1rc1", "99.0", None),
     (PULL, "decode", "0.10.0rc1", "0.10.1rc1", "99.0", None),
     (PULL, "use_ascend_direct", "0.10.1rc1", "0.10.2rc1", "0.11.0", "0.12.0rc1"),
@@ -501,6 +507,8 @@ def test_keys_that_nobody_reads():
     assert (found.rule, found.fix) == ("extra-config-unknown", "did you mean lookup_rpc_port?")
     assert check_extra_config("AscendStoreConnector", {"x": 1}, NOW)[0].fix == "leave it out."
     assert check_extra_config("UCMConnector", {"x": 1}, NOW) == []
+    (found,) = check_extra_config("MooncakeStoreConnector", {"backend": "mooncake"}, "0.32.0", "vLLM")
+    assert found.message == "MooncakeStoreConnector of vLLM 0.32.0 does not read backend."
 
 
 def test_the_old_name_of_the_lookup_port():

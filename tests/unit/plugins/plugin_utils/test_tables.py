@@ -162,7 +162,10 @@ def test_connectors_beside():
         "SimpleCPUOffloadConnector": ("0.21.0rc1", None, None, False, False),
         "RecomputeCPUOffloadConnector": ("0.23.0rc1", None, "decode", False, False),
         "OffloadingConnector": ("0.26.0rc1", None, None, False, False),
+        "MooncakeStoreConnector": ("0.32.0", None, None, True, False),
     }
+    assert {item.engine for name, item in BESIDE.items() if name != "MooncakeStoreConnector"} == {"vllm_ascend"}
+    assert BESIDE["MooncakeStoreConnector"].engine == "vllm_cpu"
 
 
 def test_stages_of_a_hybrid_prefill_have_ports():
@@ -285,7 +288,11 @@ def test_advice_stays_above_the_ports_of_root():
     assert problem.fix.startswith("set router.port to 1025,")
 
 
-IN_A_STORE = "keeps KV in a store; prefill and decode that meet only there are not planned."
+IN_A_STORE = (
+    "keeps KV in a store and does not move it from prefill to decode: decode looks there once, does not wait for what "
+    "prefill still writes, and computes the prompt again. Name a connector that moves KV, and this one in "
+    "connector.also."
+)
 WHY_NOT = {
     "AscendStoreConnector": IN_A_STORE,
     "MooncakeConnectorStoreV1": IN_A_STORE,
@@ -294,6 +301,7 @@ WHY_NOT = {
     "SimpleCPUOffloadConnector": IN_A_STORE,
     "RecomputeCPUOffloadConnector": IN_A_STORE,
     "OffloadingConnector": IN_A_STORE,
+    "MooncakeStoreConnector": IN_A_STORE,
     "LLMDataDistCMgrConnector": "moves KV by rank tables and left vLLM-Ascend with 0.12.0rc1.",
     "SfaRemoteD2HConnector": "moves KV through memfabric, not through Mooncake.",
     "MultiConnector": "is written by the plan when connector.also names more connectors.",
@@ -308,7 +316,8 @@ def test_connectors_that_are_not_planned_and_why(name):
     raw = cpu()
     raw["connector"]["name"] = name
     (problem,) = problems(raw)
-    assert problem.message == f"{name} is no connector that can be planned for vllm_cpu."
+    why = f" It {IN_A_STORE}" if name == "MooncakeStoreConnector" else ""
+    assert problem.message == f"{name} is no connector that can be planned for vllm_cpu.{why}"
 
 
 def test_all_connectors_that_are_not_planned():

@@ -109,6 +109,22 @@ def everywhere(change: Callable[[Host], Any]) -> Callable[[healthy.Cluster], Any
     return lambda made: [change(facts["host"]) for facts in made.facts.values()]
 
 
+def share(memory: int = GIB, quota: int = 0, path: str = "/data/kv", **environment: str) -> Callable[..., Any]:
+    """p1-0 brings memory into the pool, and has a disk when there is a quota."""
+
+    def change(made: healthy.Cluster) -> None:
+        process = made.plans["p1"]["processes"][0]
+        process["pool"] = {"memory": memory, "disk": {"path": path, "quota": quota} if quota else None}
+        process["unit"]["environment"] |= environment
+
+    return change
+
+
+def disk(**changes: Any) -> Callable[[healthy.Cluster], Any]:
+    """One that has room for 5000 GiB."""
+    return paths(path("/data/kv", "ssd", **changes))
+
+
 FAULTS: dict[str, tuple[Callable[[healthy.Cluster], Any], set[str | None]]] = {
     "limits-memlock": (put("limits/memlock", {"soft": 65536, "hard": 65536}), {"p1"}),
     "limits-nofile": (put("limits/nofile", {"soft": 1024, "hard": 2048}), {"p1"}),
@@ -189,6 +205,17 @@ FAULTS: dict[str, tuple[Callable[[healthy.Cluster], Any], set[str | None]]] = {
     "preload-missing": (paths(path("/usr/lib64/libjemalloc.so.2", "preload", type="missing")), {"p1"}),
     "library-folder-missing": (paths(path("/opt/lost", "library", type="missing")), {"p1"}),
     "pool-file-missing": (paths(path("/etc/mooncake.json", "pool-config", type="directory")), {"p1"}),
+    "store-memory-short": (share(2000 * GIB), {"p1"}),
+    "store-hugepages-short": (
+        both(
+            share(2 * GIB, **HUGEPAGES),
+            everywhere(lambda host: host["hugepages"].update(sizes=[pages(1023, 1023)])),
+        ),
+        {"p1"},
+    ),
+    "store-disk-small": (both(share(quota=6000 * GIB), disk(type="missing")), {"p1"}),
+    "store-disk-memory": (both(share(quota=GIB), disk(filesystem="tmpfs")), {"p1"}),
+    "store-disk-folder": (both(share(quota=GIB), disk(type="file")), {"p1"}),
     "disk-full": (of_host(lambda host: host["paths"][2].update(free=1 << 20)), {"p1"}),
     "disk-inodes": (of_host(lambda host: host["paths"][2].update(inodes_free=12)), {"p1"}),
     "disk-read-only": (of_host(lambda host: host["paths"][2].update(read_only=True)), {"p1"}),
@@ -326,6 +353,18 @@ def test_findings_say_what_and_what_to_do(rule):
     [
         both(planned(**HUGEPAGES), everywhere(lambda host: host["hugepages"].update(sizes=[pages(10, 10, 2)]))),
         put("shm/free", 600 * GIB),
+        share(1960 * GIB),
+        both(share(3000 * GIB), put(f"units/{UNIT}", unit())),  # it has taken its memory already
+        both(
+            share(2 * GIB, **HUGEPAGES),
+            everywhere(lambda host: host["hugepages"].update(sizes=[pages(1024, 1024)])),
+        ),
+        both(
+            share(2 * GIB, **HUGEPAGES, MC_STORE_HUGEPAGE_SIZE="1GB"),
+            everywhere(lambda host: host["hugepages"].update(sizes=[pages(2, 2, size=GIB)])),
+        ),
+        both(share(quota=5000 * GIB), disk(type="missing")),
+        both(share(quota=6000 * GIB), put(f"units/{UNIT}", unit()), disk()),  # what is used is its own
         put("memory/available", 300 * GIB),
         put("limits/nofile", {"soft": 1024, "hard": 1048576}),  # the transport raises the soft one itself
         put(
@@ -535,3 +574,23 @@ def test_a_rule_that_breaks_is_told_and_takes_nothing_else_away():
     assert broken.what == "this could not be judged, for the facts are not as the rule expects them"
     assert broken.evidence.startswith("TypeError: ")
     assert "memory.py:" in broken.evidence
+
+
+def test_a_disk_that_was_used_before_may_hold_what_the_pool_wrote():
+    made = healthy.cluster()
+    both(share(quota=6000 * GIB), disk())(made)
+    (finding,) = made.verdict().findings
+    assert (finding.rule, finding.severity) == ("store-disk-small", "warning")
+    made = healthy.cluster()
+    both(share(quota=8000 * GIB), disk())(made)
+    (finding,) = made.verdict().findings
+    assert (finding.rule, finding.severity) == ("store-disk-small", "error")
+
+
+def test_memory_of_all_ranks_of_a_host_counts_together():
+    made = healthy.cluster()
+    for process in made.plans["p1"]["processes"][:2]:
+        process["pool"] = {"memory": 1000 * GIB, "disk": None}
+    (finding,) = made.verdict().findings
+    assert finding.what == "segments and buffers of the pool need 2000 GiB, and 1960 GiB is available"
+    assert finding.evidence == "p1-0 1000 GiB, p1-1 1000 GiB"

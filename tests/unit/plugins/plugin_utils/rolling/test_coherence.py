@@ -65,6 +65,8 @@ PINNED = {
         args.--max-log-len args.--disable-uvicorn-access-log args.--disable-access-log-for-endpoints
         args.--enable-log-outputs args.--enable-log-deltas args.--disable-fastapi-docs args.--otlp-traces-endpoint
         args.--collect-detailed-traces args.--show-hidden-metrics-for-version args.--kv-cache-metrics
+        env.MOONCAKE_CONFIG_PATH env.MC_STORE_CLUSTER_ID env.MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES
+        env.MOONCAKE_OFFLOAD_BUCKET_MAX_TOTAL_SIZE env.MOONCAKE_OFFLOAD_BUCKET_EVICTION_POLICY
         env.VLLM_HOST_IP env.HCCL_IF_IP env.VLLM_MOONCAKE_BOOTSTRAP_PORT
         env.GLOO_SOCKET_IFNAME env.TP_SOCKET_IFNAME env.HCCL_SOCKET_IFNAME env.HCCL_IF_BASE_PORT
         env.HCCL_HOST_SOCKET_PORT_RANGE env.HCCL_NPU_SOCKET_PORT_RANGE env.ASCEND_RT_VISIBLE_DEVICES
