@@ -32,6 +32,7 @@ def told(topology: Topology, etcd: Etcd) -> dict[str, Any]:
             "peer_url": _url(topology, host, etcd.peer_port, secure=etcd.tls != "none"),
         }
         for host in etcd.hosts
+        if host in topology.hosts
     ]
     endpoints = [member["client_url"] for member in members] or [with_scheme(end) for end in etcd.endpoints]
     return {

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils import mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils import etcd, mooncake
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Master, Topology
@@ -17,15 +17,47 @@ _METRICS_HOST_SINCE = "0.3.13"
 _SERVICE_READY_SINCE = "0.3.11"
 
 
-def process(topology: Topology, master: Master) -> Process:
+# What client and master of HA call their cluster, read by both where --cluster_id is not (ha_helper.cpp up to 0.3.10,
+# there "mooncake" by default) and by the client alone later (etcd_leader_coordinator.cpp; "mooncake" by default
+# @v0.3.11, "mooncake_cluster" @3b5a594). So it is never left to a default.
+CLUSTER_VARIABLE = "MC_STORE_CLUSTER_ID"
+
+
+def address(topology: Topology) -> str:
+    """Where clients of the store find the master (master_server_address): host:port, or etcd, which names the leader.
+
+    "" when the plan has no master, or none that could be found.
+    """
+    master = topology.master
+    if master is None:
+        return ""
+    if master.ha:
+        # client_service.cpp, 0.3.7.post2 to 0.3.13: all behind etcd:// is handed to the client of etcd
+        return f"etcd://{etcd.told(topology, topology.etcd)['connection']}" if topology.etcd else ""
+    if not master.host or master.host not in topology.hosts:
+        return ""
+    return f"{topology.hosts[master.host].address}:{master.rpc_port}"
+
+
+def client_environment(topology: Topology) -> dict[str, str]:
+    """What every client of the store needs in its environment to find the master by address()."""
+    master = topology.master
+    return {CLUSTER_VARIABLE: master.cluster_id} if master and master.ha else {}
+
+
+def processes(topology: Topology, master: Master) -> list[Process]:
+    return [_process(topology, master, host) for host in master.places if host in topology.hosts]
+
+
+def _process(topology: Topology, master: Master, host: str) -> Process:
     """No log line proves the master: it writes "Master service started" before it binds anything."""
-    address = topology.hosts[master.host].address
+    address = topology.hosts[host].address
     release = topology.mooncake.version
     own_metrics_host = at_least(release, _METRICS_HOST_SINCE)
     return Process(
         name="master",
         kind="master",
-        host=master.host,
+        host=host,
         where=master.where,
         description=f"Mooncake master of {topology.name}",
         argv=(

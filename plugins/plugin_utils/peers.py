@@ -49,7 +49,7 @@ class Peers:
         if kinds & {"router", "frontend"}:
             found.update(self._near(host, self.ring_of_both))
         if kinds & set(self.rings) and self.topology.master:
-            found[self.topology.master.host] = None
+            found.update(dict.fromkeys(self.topology.master.places))
         return [name for name in found if name != host and name in self.order]
 
     def _ring(self, instances: Iterable[Iterable[str]]) -> list[int]:

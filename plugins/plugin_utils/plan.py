@@ -42,6 +42,9 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
     etcd as etcd_rules,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
+    master as master_rules,
+)
+from ansible_collections.mooncake.pd.plugins.plugin_utils.rules import (
     router as router_rules,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
@@ -96,7 +99,7 @@ class Plan:
             "engine": _unique([*sides[PREFILL], *sides[DECODE]]),
             **sides,
             "router": [topology.router.host] if topology.router else [],
-            "master": [topology.master.host] if topology.master else [],
+            "master": list(topology.master.places) if topology.master else [],
             "etcd": list(topology.etcd.hosts) if topology.etcd else [],
             **{f"{placement.INSTANCE_GROUP}{item.name}": list(item.places) for item in topology.instances},
         }
@@ -156,10 +159,15 @@ class Plan:
         if master is None:
             return None
         return {
-            "host": master.host,
-            "address": self.topology.hosts[master.host].address,
+            # the only one, or the first of those that stand by for each other
+            "host": master.places[0],
+            "address": self.topology.hosts[master.places[0]].address,
             "rpc_port": master.rpc_port,
             "metrics_port": master.metrics_port,
+            "hosts": list(master.places),
+            "ha": master.ha,
+            "cluster_id": master.cluster_id if master.ha else None,
+            "server_address": masters.address(self.topology),
         }
 
     def _router(self) -> dict[str, Any] | None:
@@ -216,6 +224,7 @@ def build_plan(reading: Reading) -> Plan:
         placement.check_hosts(topology, report)
         placement.check_placement(reading, topology, report)
         etcd_rules.check_etcd(topology, report)
+        master_rules.check_master(topology, report)
     if topology and connector:
         shapes.check_shapes(topology, connector, report)
         settings.check_settings(topology, connector, report)
@@ -266,8 +275,8 @@ def _processes(topology: Topology, connector: Connector) -> list[Process]:
     }
     if topology.etcd:
         processes += etcds.processes(topology, topology.etcd)
-    if topology.master and topology.master.host in topology.hosts:
-        processes.append(masters.process(topology, topology.master))
+    if topology.master:
+        processes += masters.processes(topology, topology.master)
     router = topology.router
     complete = (
         router and router.host in topology.hosts and min(len(router.backend_ports), len(router.metrics_ports)) >= 2

@@ -151,6 +151,8 @@ RULES = {
     "etcd-even": _warning("etcd has an odd number of members"),
     "etcd-many": _warning("etcd has seven members at most"),
     "etcd-tls": _warning("etcd takes connections of Mooncake"),
+    # the master
+    "master-place": _error("the master runs on one host, or on several that stand by"),
     # the router
     "router-kind": _error("the router speaks the connector's contract"),
     "router-backends": _error("there are two router processes"),

@@ -81,9 +81,13 @@ def check_hosts(topology: Topology, report: Report) -> None:
 def check_placement(reading: Reading, topology: Topology, report: Report) -> None:
     """Every process has a host, every side an instance, every instance a name of its own."""
     placed = [place for item in topology.instances for place in _places(item)]
-    placed += [(f"{item.where}.host", item.host) for item in (topology.router, topology.master) if item]
-    if topology.etcd:
-        placed += [(f"{topology.etcd.where}.hosts[{index}]", host) for index, host in enumerate(topology.etcd.hosts)]
+    if topology.router:
+        placed.append((f"{topology.router.where}.host", topology.router.host))
+    if topology.master and topology.master.host:
+        placed.append((f"{topology.master.where}.host", topology.master.host))
+    for several in (topology.master, topology.etcd):
+        if several:
+            placed += [(f"{several.where}.hosts[{index}]", host) for index, host in enumerate(several.hosts)]
     for where, name in placed:
         if name not in topology.hosts and not reading.is_broken(f"hosts.{name}"):
             known = ", ".join(list(topology.hosts)[:20])

@@ -23,6 +23,8 @@ STYLES = (EXTERNAL, INTERNAL)
 MOST_RANKS = 1024
 # what a model is like, as far as it decides what can be planned
 FEATURES = ("dense", "moe", "mla", "hybrid", "sparse", "c8")
+# DEFAULT_CLUSTER_ID of mooncake-store/include/types.h, 0.3.7.post2 to 0.3.13
+MASTER_CLUSTER = "mooncake_cluster"
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,22 @@ class Router:
 @dataclass(frozen=True)
 class Master:
     where: str
-    host: str = key("text", hint="the plan cannot place the master without it")
+    host: str | None = key("text", None)
+    # with these, all stand by for the one that leads
+    hosts: tuple[str, ...] = key("names", ())
+    cluster_id: str = key("text", MASTER_CLUSTER)
     # not 50051, the default of mooncake_master: that one lies in the kernel's ephemeral range
     rpc_port: int = key("port", 17051)
     metrics_port: int = key("port", 9003)
+
+    @property
+    def ha(self) -> bool:
+        return bool(self.hosts)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The hosts that run one each."""
+        return tuple(dict.fromkeys(self.hosts)) or ((self.host,) if self.host else ())
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,16 @@ def test_cluster():
         },
         "abort_timeout": 480,
         "drain_timeout": 20,
-        "master": {"host": "control", "address": "192.0.2.10", "rpc_port": 17051, "metrics_port": 9003},
+        "master": {
+            "host": "control",
+            "address": "192.0.2.10",
+            "rpc_port": 17051,
+            "metrics_port": 9003,
+            "hosts": ["control"],
+            "ha": False,
+            "cluster_id": None,
+            "server_address": "192.0.2.10:17051",
+        },
         "etcd": None,
         "router": {
             "kind": "vllm_router",
