@@ -85,7 +85,8 @@ notes:
     C(restarts), C(memory) (bytes), C(plan) (V(as planned), V(other arguments), V(not installed), V(not running),
     V(unknown)), C(units) and C(servers). What is not known is null.
   - >-
-    Each of C(services) has C(name), C(kind), C(host), C(unit), C(ok), C(state), C(health), C(why), C(since),
+    Each of C(services) has C(name), C(kind), C(host), C(unit), C(ok), C(state), C(health), C(role) (V(leader) or
+    V(standby) of one of several masters, else null), C(why), C(since),
     C(restarts), C(memory) and C(plan); each of C(problems) has C(rule), C(severity) (V(error) or V(notice)), C(name),
     C(host), C(what) and C(fix).
 seealso:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Masters change their settings, lose the one that leads, and lose etcd, while a client of the store lives. In this order."""
+"""Masters change settings, lose the one that leads, and lose etcd, while a client of the store lives. In this order."""
 
 from __future__ import annotations
 

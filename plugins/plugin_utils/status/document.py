@@ -42,6 +42,7 @@ def document(seen: Seen) -> Document:
             for service, one in zip(found, services_told, strict=True)
             for each in services.problems(service, one, seen)
         ),
+        *services.leaderless(services_told, seen),
         *_strays(seen),
     ]
     wrong = {each.name for each in problems if each.severity == ERROR}

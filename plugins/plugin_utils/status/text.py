@@ -144,7 +144,7 @@ def _services(content: Document) -> Iterator[Line]:
             "instance": one_line(service["name"]),
             "kind": service["kind"],
             "hosts": one_line(service["host"]),
-            "up": service["state"],
+            "up": service["state"] + (f", {service['role']}" if service["role"] else ""),
             "health": service["health"] or "",
             "since": _since(
                 [service["since"]], 0 if service["kind"] == "router" else service["restarts"], content["now"]
