@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils import etcd, mooncake
+from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import of_mooncake, pools
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Health, Process, State
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Master, Topology
@@ -116,6 +117,11 @@ def client_environment(topology: Topology) -> dict[str, str]:
     return {CLUSTER_VARIABLE: master.cluster_id} if master and master.ha else {}
 
 
+def has_clients(topology: Topology) -> bool:
+    """Whether an engine keeps KV in Mooncake's store."""
+    return any(pools(item) and of_mooncake(item) for item in topology.connector.also)
+
+
 def told(topology: Topology, master: Master) -> dict[str, Any]:
     """What others have to know: where it is, and how a client finds it."""
     first = master.places[0]
@@ -127,6 +133,8 @@ def told(topology: Topology, master: Master) -> dict[str, Any]:
         "metrics_port": master.metrics_port,
         "hosts": list(master.places),
         "ha": master.ha,
+        # whether anything in the plan is a client of the store
+        "clients": has_clients(topology),
         "server_address": address(topology),
         "client_environment": client_environment(topology),
     }

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Master
 from ansible_collections.mooncake.pd.plugins.plugin_utils.versions import at_least
-from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.faults import SNAPSHOT, outside, standby
+from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.faults import SNAPSHOT, outside, pool, standby
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import cpu, plan, problems, processes
 
 # keys that are no optional flag: where it runs, what it always says, and a variable
@@ -165,6 +165,10 @@ def test_masters_know_no_tls(change, where):
     raw = standby()
     change(raw)
     assert ("master-etcd", where) in {(problem.rule, problem.where) for problem in problems(raw)}
+
+
+def test_a_pool_makes_engines_clients_of_the_store():
+    assert plan(pool()).cluster()["master"]["clients"] is True
 
 
 def test_every_engine_tries_the_way_to_every_master():
