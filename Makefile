@@ -15,8 +15,9 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 LAB := tests/hosts/lab
 SCENARIOS := default roll build host cleanup container preflight_faults ascend_2p1d_external
 INTEGRATION := service router twin
-# a service that is rolled under load for a quarter of an hour, one out of a bundle, the NPU twin of an old release
-LONG_SCENARIOS := ascend_2p1d
+# a service that is rolled under load for a quarter of an hour, one out of a bundle, the NPU twin of an old release,
+# masters that take over from each other
+LONG_SCENARIOS := ascend_2p1d master
 LONG_INTEGRATION := roll bundle
 TESTS_roll := test_4_roll.py
 TESTS_service := test_1_bad_topology.py test_2_service.py test_3_installed.py test_5_status.py test_baseline.py
