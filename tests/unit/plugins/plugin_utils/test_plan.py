@@ -252,7 +252,13 @@ def cpu_topologies(draw):
         {"name": f"d{index}", "host": draw(some), "api_port": draw(PORT)} for index in range(draw(st.integers(1, 3)))
     ]
     raw["router"] = {"host": draw(some), "port": draw(PORT), "backend_ports": [draw(PORT), 18002]}
-    raw["master"] = {"host": draw(some), "rpc_port": draw(PORT), "metrics_port": draw(PORT)}
+    place = {"host": draw(some)}
+    if draw(st.booleans()):
+        raw["etcd"] = {"hosts": [draw(some)]}
+        place = {"hosts": hosts}
+    raw["master"] = {**place, "rpc_port": draw(PORT), "metrics_port": draw(PORT)}
+    if "host" in place and draw(st.booleans()):
+        raw["master"] |= {"enable_http_metadata_server": True, "http_metadata_server_port": draw(PORT)}
     return raw
 
 
