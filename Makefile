@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 LAB := tests/hosts/lab
 SCENARIOS := default roll build host cleanup container preflight_faults ascend_2p1d_external
-INTEGRATION := service router twin
+INTEGRATION := service router twin master
 # a service that is rolled under load for a quarter of an hour, one out of a bundle, the NPU twin of an old release,
 # masters that take over from each other
 LONG_SCENARIOS := ascend_2p1d master
