@@ -150,7 +150,7 @@ def _asked(answer: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for each in answer.get("results") or ():
         if isinstance(each.get("item"), Mapping) and not each.get("skipped"):
             status = each.get("status")
-            yield str(each["item"]["name"]), {"ok": status == 200, "why": _why(each)}
+            yield str(each["item"]["name"]), {"ok": status == 200, "why": _why(each), "json": each.get("json")}
 
 
 def _reports(dest: Path, content: document.Document, task_vars: Mapping[str, Any]) -> Reports:

@@ -377,13 +377,32 @@ options:
         elements: int
         default: [19001, 19002]
   master:
-    description: The Mooncake master, for a KV store. The connectors above work without it.
+    description:
+      - The Mooncake master, for a KV store. The connectors above work without it. Either O(master.host) or
+        O(master.hosts) is required. What clients of the store have to be told stands in C(pd_cluster.master).
+      - Options below O(master.metrics_port) are flags of C(mooncake_master) by their own names. What is not set is left
+        to the release. A flag that the planned release of Mooncake does not have would end the master, and is refused.
+      - The master keeps its keys in memory. Changing any of it restarts the master, which empties the pool; see
+        the role P(mooncake.pd.master#role).
     type: dict
     suboptions:
       host:
-        description: Host that runs it, a key of O(hosts).
+        description: Host that runs the only one, a key of O(hosts).
         type: str
-        required: true
+      hosts:
+        description: >-
+          Hosts that run one each, keys of O(hosts). One of them leads, the others stand by. They elect it through
+          O(etcd), so that is required, and Mooncake 0.3.11. Another one leads about ten seconds after the leader is
+          lost, and begins with an empty pool.
+        type: list
+        elements: str
+        default: []
+      cluster_id:
+        description: >-
+          The name of the masters' cluster, in the keys of etcd and in the paths of snapshots. Clusters that share an
+          etcd need names of their own. Clients are told it by C(MC_STORE_CLUSTER_ID).
+        type: str
+        default: mooncake_cluster
       rpc_port:
         description: >-
           Port that store clients connect to. Not 50051, the default of C(mooncake_master), because that lies in
@@ -395,6 +414,136 @@ options:
         description: Port of its metrics and health. Before Mooncake 0.3.13 it listens on all addresses.
         type: int
         default: 9003
+      eviction_high_watermark_ratio:
+        description:
+          - Share of the pool from which on the master evicts. Mooncake's default is 0.90 since 0.3.12, and 0.95 before
+            (C(mooncake-store/include/types.h)); vLLM-Ascend's guide of its KV pool takes 0.9.
+          - For production start with V(0.85), and O(master.eviction_ratio=0.15). No document of Mooncake or vLLM names
+            these two; they are this collection's. Evicting earlier and more at a time leaves room for a burst of puts
+            while what was just read is leased, and costs 5 % of the pool. Raise it again where
+            C(master_put_start_alloc_failures_total) stays 0 and the hit rate matters more.
+          - At V(1) only a put that failed makes the master evict, as in Mooncake's sample C(conf/master.yaml).
+        type: float
+      eviction_ratio:
+        description: Share that one pass evicts. Mooncake's default is 0.05; vLLM-Ascend's guide takes 0.1.
+        type: float
+      default_kv_lease_ttl:
+        description: >-
+          Milliseconds for which what was read cannot be evicted. Mooncake's default is 10000 since 0.3.12, and 5000
+          before. It has to be longer than a transfer may take (C(ASCEND_TRANSFER_TIMEOUT)); vLLM-Ascend's guide takes
+          11000.
+        type: int
+      default_kv_soft_pin_ttl:
+        description: Milliseconds for which a soft pin lasts. Mooncake's default is 1800000.
+        type: int
+      allow_evict_soft_pinned_objects:
+        description: Whether what is softly pinned is evicted when nothing else is left. Mooncake's default is V(true).
+        type: bool
+      client_ttl:
+        description: >-
+          Seconds of silence after which the master takes a client for lost and drops what it keeps. Mooncake's default
+          is 10; vLLM-Ascend's guide takes 120, for bound CPUs starve the heartbeat. Reads go on being sent to a client
+          that has died until then.
+        type: int
+      put_start_discard_timeout_sec:
+        description: >-
+          Seconds after which a put that was begun and not ended is given up. Mooncake's default is 30. Since 0.3.8.
+        type: int
+      put_start_release_timeout_sec:
+        description: Seconds after which the room of such a put is free again. Mooncake's default is 600. Since 0.3.8.
+        type: int
+      memory_allocator:
+        description: How the segments are dealt out. Mooncake's default is V(offset).
+        type: str
+        choices: [offset, cachelib]
+      allocation_strategy:
+        description: >-
+          Which segments a put goes to. Mooncake's default is V(random). Since 0.3.10, V(ssd_free_ratio_first) and
+          V(local_first) since 0.3.12; an older release would pass over them.
+        type: str
+        choices: [random, free_ratio_first, ssd_free_ratio_first, local_first]
+      rpc_thread_num:
+        description: >-
+          Threads that serve RPC. By default as many as there are cores, up to 16 since 0.3.12, and up to 4 before.
+        type: int
+      rpc_conn_timeout_seconds:
+        description: Seconds after which an idle connection is closed; V(0), Mooncake's default, for never.
+        type: int
+      rpc_enable_tcp_no_delay:
+        description: Whether RPC connections set C(TCP_NODELAY). Mooncake's default is V(true).
+        type: bool
+      enable_metric_reporting:
+        description: Whether metrics are written to the log every few seconds. Mooncake's default is V(true).
+        type: bool
+      enable_http_metadata_server:
+        description: >-
+          Whether the master also keeps the metadata of the transfer engine. Clients that name V(P2PHANDSHAKE) need
+          none. Whoever reaches it may read, change and delete all of it. Not with O(master.hosts).
+        type: bool
+      http_metadata_server_port:
+        description: >-
+          Its port, on all addresses, for Mooncake passes over the address that it is told
+          (C(mooncake-store/src/http_metadata_server.cpp) up to 0.3.13).
+        type: int
+        default: 8080
+      enable_metadata_cleanup_on_timeout:
+        description: >-
+          Whether the metadata of a client that is lost goes with it, so that its next start is not refused (Duplicate
+          rpc_meta key). Since 0.3.12.
+        type: bool
+      enable_snapshot:
+        description: Whether the keys are written to O(master.snapshot_path) now and then. Since 0.3.10.
+        type: bool
+      snapshot_path:
+        description: >-
+          Folder of the snapshots, C(MOONCAKE_SNAPSHOT_LOCAL_PATH), which the service user has to be able to write. They
+          are data, nothing of this collection removes them.
+        type: str
+      enable_snapshot_restore:
+        description: Whether a master that starts reads the newest one. Mooncake's default is V(false).
+        type: bool
+      snapshot_backup_dir:
+        description: Folder for another copy.
+        type: str
+      snapshot_interval_seconds:
+        description: Seconds between two of them. Mooncake's default is 600.
+        type: int
+      snapshot_child_timeout_seconds:
+        description: Seconds that one may take. Mooncake's default is 300.
+        type: int
+      snapshot_retention_count:
+        description: How many are kept. Mooncake's default is 2.
+        type: int
+      enable_offload:
+        description: Whether clients may keep on their disks what leaves the memory. Since 0.3.8.
+        type: bool
+      offload_on_evict:
+        description: Whether that happens when something is evicted, not as soon as it was put. Since 0.3.11.
+        type: bool
+      offload_force_evict:
+        description: Whether what is more than O(master.offload_cap_ratio) is evicted without being kept. Since 0.3.11.
+        type: bool
+      offloading_queue_limit:
+        description: How many objects may wait for a disk. Mooncake's default is 50000. Since 0.3.12.
+        type: int
+      offload_cap_ratio:
+        description: Share of this queue that one pass may fill. Mooncake's default is 0.5. Since 0.3.12.
+        type: float
+      promotion_on_hit:
+        description: Whether what is read from a disk comes back into memory. Since 0.3.11.
+        type: bool
+      promotion_admission_threshold:
+        description: How often it has to be read before. Mooncake's default is 2. Since 0.3.11.
+        type: int
+      promotion_queue_limit:
+        description: How many may be on their way back. Mooncake's default is 50000. Since 0.3.11.
+        type: int
+      promotion_max_per_heartbeat:
+        description: How many of them one client takes at a heartbeat. Mooncake's default is 1. Since 0.3.12.
+        type: int
+      enable_disk_eviction:
+        description: Whether what is on disks is evicted too. Mooncake's default is V(true). Since 0.3.8.
+        type: bool
   etcd:
     description: >-
       etcd, for the metadata of Mooncake and for masters that stand in for each other. The connectors above work

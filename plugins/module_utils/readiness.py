@@ -24,6 +24,15 @@ class Port:
 
 
 @dataclass(frozen=True)
+class State:
+    """One of several ways to be healthy, and which ports are not open then."""
+
+    name: str
+    json: Mapping[str, Any]
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Expected:
     """One element of wait_ready's `processes`."""
 
@@ -34,6 +43,7 @@ class Expected:
     ports: tuple[Port, ...] = ()
     health_url: Optional[str] = None
     health_json: Optional[Mapping[str, Any]] = None
+    states: tuple[State, ...] = ()
     limits: Mapping[str, effective.Pair] = field(default_factory=dict)
     hugepages: int = 0
 
@@ -55,9 +65,18 @@ class Expected:
             ),
             health_url=health.get("url"),
             health_json=health.get("json") or {},
+            states=tuple(
+                State(state["name"], state.get("json") or {}, frozenset(state.get("without") or ()))
+                for state in health.get("states") or ()
+            ),
             limits=effective.wanted({**(limits or {}), **(process.get("limits") or {})}),
             hugepages=int(process.get("hugepages") or 0),
         )
+
+    @property
+    def varying(self) -> frozenset[str]:
+        """Purposes of ports that are open in some of the states only."""
+        return frozenset(purpose for state in self.states for purpose in state.without)
 
 
 @dataclass(frozen=True)
@@ -124,11 +143,11 @@ def lines_missing(expected: Expected, counts: Sequence[int], found: bool, where:
 
 
 def port_states(
-    expected: Expected, rows: Sequence[sockets.Row], mine: Optional[set[int]], holder: Mapping[int, str]
+    ports: Sequence[Port], rows: Sequence[sockets.Row], mine: Optional[set[int]], holder: Mapping[int, str]
 ) -> dict[Port, Optional[str]]:
     """None for a port that the unit's own sockets serve (`mine`; None = not looked at yet), else what is wrong."""
     states: dict[Port, Optional[str]] = {}
-    for port in expected.ports:
+    for port in ports:
         here = sockets.listeners(rows, port.port)
         serving = [row for row in here if sockets.satisfies(row.address, port.address)]
         foreign = [row for row in serving if mine is not None and row.inode not in mine]
@@ -158,12 +177,20 @@ def ports_missing(states: Mapping[Port, Optional[str]]) -> list[str]:
 
 
 def json_missing(wanted: Mapping[str, Any], body: Any) -> Optional[str]:
-    """The first key whose value is not the wanted one."""
+    """The first key whose value is not the wanted one, or none of those in a list."""
     for key, value in wanted.items():
         if not isinstance(body, Mapping):
             return "the answer is no JSON object"
         seen = body.get(key)
+        choices = value if isinstance(value, list) else [value]
         # true == 1 in Python, not in JSON
-        if seen != value or isinstance(seen, bool) != isinstance(value, bool):
-            return f"{key} is {seen!r} and not {value!r}"
+        if not any(seen == choice and isinstance(seen, bool) == isinstance(choice, bool) for choice in choices):
+            return f"{key} is {seen!r} and not {' or '.join(map(repr, choices))}"
     return None
+
+
+def state_of(states: Sequence[State], body: Any) -> tuple[Optional[State], str]:
+    """The state that an answer tells, or why it tells none."""
+    wrong = [(state, json_missing(state.json, body)) for state in states]
+    fitting = next((state for state, missing in wrong if missing is None), None)
+    return fitting, "" if fitting else "; ".join(f"no {state.name}, {missing}" for state, missing in wrong)

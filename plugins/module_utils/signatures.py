@@ -176,6 +176,45 @@ FATAL: tuple[Signature, ...] = (
         _VLLM,
     ),
     Signature(
+        "unknown-flag",
+        r"unknown command line flag",
+        "mooncake_master does not know a flag that the plan writes, so another release is installed than the planned"
+        " one: run prepare.yml.",
+        "gflags, tried with Mooncake 0.3.13.post1",
+    ),
+    Signature(
+        "flag-value",
+        r"illegal value '.*' specified for \w+ flag|failed validation of new value",
+        "mooncake_master does not take the value of the named flag.",
+        "gflags, tried with Mooncake 0.3.13.post1",
+    ),
+    Signature(
+        "no-etcd-in-build",
+        r"Etcd is not enabled in compilation|Failed to parse HA backend config: UNAVAILABLE_IN_CURRENT_MODE",
+        "This Mooncake was built without STORE_USE_ETCD, so its masters cannot elect one of them: use a wheel of PyPI,"
+        " which has it, or build with STORE_USE_ETCD=ON; or write master.host for one master.",
+        "Mooncake@v0.3.11 etcd_helper.cpp, master_service_supervisor.cpp@3b5a5941",
+    ),
+    Signature(
+        "metadata-port",
+        r"Failed to start (?:C\+\+ )?HTTP metadata server",
+        "Another process has the port of the metadata server, which listens on all addresses: stop that one, or plan"
+        " another master.http_metadata_server_port.",
+        f"{_MOONCAKE} master.cpp, tried with 0.3.13.post1",
+    ),
+    Signature(
+        "admin-port",
+        r"Failed to start master admin server",
+        "Another process has the port of metrics and health: stop that one, or plan another master.metrics_port.",
+        f"{_MOONCAKE} master_admin_service.cpp, tried with 0.3.13.post1",
+    ),
+    Signature(
+        "master-snapshot",
+        r"Failed to create snapshot stores",
+        "The master cannot use the folder of its snapshots: look at master.snapshot_path and whose it is.",
+        f"{_MOONCAKE} master_service.cpp, tried with 0.3.13.post1",
+    ),
+    Signature(
         "unsupported-connector",
         r"Unsupported connector type",
         "This engine version does not know the connector: check connector.name against engine.kind and version.",
@@ -273,6 +312,18 @@ DEGRADED: tuple[Signature, ...] = (
         r"client_expired",
         "A store client stopped its heartbeat: it died or cannot reach the master.",
         f"{_MOONCAKE} master_service.cpp",
+    ),
+    Signature(
+        "master-without-etcd",
+        r"leader view: ETCD_OPERATION_ERROR|key=mooncake-store/\S+, error=(?!key not found)",
+        "The master does not reach etcd, so none of them leads: look at etcd and the way to it.",
+        f"{_MOONCAKE} master_service_supervisor.cpp, etcd_helper.cpp, tried with 0.3.13.post1",
+    ),
+    Signature(
+        "random-port",
+        r"Master service started on port 0\b",
+        "The master listens on a random port, for its configuration file has no rpc_port: the plan writes --rpc_port.",
+        f"{_MOONCAKE} master.cpp, tried with 0.3.13.post1",
     ),
     Signature(
         "duplicate-name",

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ansible_collections.mooncake.pd.plugins.module_utils import notes, procs, readiness, sockets, systemd
-from ansible_collections.mooncake.pd.plugins.module_utils.readiness import Expected, First
+from ansible_collections.mooncake.pd.plugins.module_utils.readiness import Expected, First, Port, State
 from ansible_collections.mooncake.pd.plugins.module_utils.signatures import CauseFinder, speaker
 from ansible_collections.mooncake.pd.plugins.module_utils.tuning import effective
 from ansible_collections.mooncake.pd.plugins.module_utils.tuning.tree import Tree
@@ -30,6 +30,7 @@ _UNIT_REFRESH = 5.0  # between two looks at systemd while every main process is 
 _GRACE = 0.5  # lets a failing process finish its traceback
 # on a timeout, the last lines of so many logs stand in the message
 _TOLD, _LAST_LINES = 2, 3
+_HELD = " held by "
 _NO_CAUSE = (
     "The log names no cause. Run the preflight (mooncake_master says nothing when its RPC port is taken) and see"
     " `systemctl status`."
@@ -40,25 +41,30 @@ _NO_HUGEPAGES = (
 )
 
 
-def ask_health(url: str, wanted: Mapping[str, Any], timeout: float = _HEALTH_TIMEOUT) -> Optional[str]:
-    """None when it answers 200 with the wanted JSON values, else the last answer in short."""
+def ask_health(
+    url: str, wanted: Mapping[str, Any], states: Sequence[State] = (), timeout: float = _HEALTH_TIMEOUT
+) -> tuple[Optional[str], Optional[State]]:
+    """None when it answers 200 with the wanted JSON values, else the last answer in short; and which state it tells."""
     # A proxy of the environment must not answer for the process.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    state, wrong = None, None
     try:
         with opener.open(url, timeout=timeout) as answer:
             body = answer.read(1 << 16)
             if answer.status != 200:
-                return f"{url} answered {answer.status}"
-        if not wanted:
-            return None
-        wrong = readiness.json_missing(wanted, json.loads(body))
-        return f"{url}: {wrong}" if wrong else None
+                return f"{url} answered {answer.status}", None
+        if wanted or states:
+            told = json.loads(body)
+            wrong = readiness.json_missing(wanted, told)
+            if states and not wrong:
+                state, wrong = readiness.state_of(states, told)
+        return (f"{url}: {wrong}", None) if wrong else (None, state)
     except urllib.error.HTTPError as error:
-        return f"{url} answered {error.code}"
+        return f"{url} answered {error.code}", None
     except ValueError:
-        return f"{url}: the answer is no JSON"
+        return f"{url}: the answer is no JSON", None
     except Exception as error:  # whatever a half-started server does, it is not healthy
-        return f"{url}: {sockets.first_error(error)}"
+        return f"{url}: {sockets.first_error(error)}", None
 
 
 class Proc(Tree):
@@ -92,6 +98,7 @@ class Watched:
         self.limits_of: set[int] = set()  # processes whose limits are seen
         self.way_out: Optional[str] = None
         self.hugepages: Optional[int] = None
+        self.state: Optional[State] = None
 
     @property
     def name(self) -> str:
@@ -170,16 +177,19 @@ class Watcher:
                 continue
             process.missing = self._missing_lines(process)
             if thorough or not process.missing:
-                process.missing += self._missing_ports(process, thorough)
+                always = [port for port in process.expected.ports if port.purpose not in process.expected.varying]
+                process.missing += self._missing_ports(process, always, thorough)
             if process.expected.health_url and (thorough or not process.missing):
                 pending.append(process)
         if pending:
             with ThreadPoolExecutor(max_workers=min(len(pending), 16)) as pool:
                 answers = pool.map(
-                    lambda p: ask_health(str(p.expected.health_url), p.expected.health_json or {}), pending
+                    lambda p: ask_health(str(p.expected.health_url), p.expected.health_json or {}, p.expected.states),
+                    pending,
                 )
-                for process, answer in list(zip(pending, answers)):
-                    process.missing += [f"health {answer}"] if answer else []
+                for process, (wrong, state) in list(zip(pending, answers)):
+                    process.state = state
+                    process.missing += [f"health {wrong}"] if wrong else self._missing_of_state(process, thorough)
         for process in self.watched:
             if process.ready and process.seconds is None:
                 process.seconds = round(self._clock() - self.began, 1)
@@ -256,13 +266,20 @@ class Watcher:
             process.expected, process.counts, bool(log and log.found), log.where if log else "the log"
         )
 
-    def _missing_ports(self, process: Watched, thorough: bool) -> list[str]:
-        expected = process.expected
-        if not expected.ports:
+    def _missing_of_state(self, process: Watched, thorough: bool) -> list[str]:
+        """Ports that belong to the state which the process tells of itself."""
+        if process.state is None:
             return []
-        numbers = {port.port for port in expected.ports}
+        closed, varying = process.state.without, process.expected.varying
+        ports = [port for port in process.expected.ports if port.purpose in varying and port.purpose not in closed]
+        return self._missing_ports(process, ports, thorough)
+
+    def _missing_ports(self, process: Watched, ports: Sequence[Port], thorough: bool) -> list[str]:
+        if not ports:
+            return []
+        numbers = {port.port for port in ports}
         rows, _bad = sockets.tables(self._proc, numbers)
-        missing = readiness.ports_missing(readiness.port_states(expected, rows, None, {}))
+        missing = readiness.ports_missing(readiness.port_states(ports, rows, None, {}))
         if missing and not thorough:
             return missing  # no need yet to ask whose the others are
         own = procs.in_control_group(process.unit.ControlGroup, self._proc, process.unit.name) | {process.unit.MainPID}
@@ -278,7 +295,7 @@ class Watcher:
             found, _hidden = sockets.holders(foreign, procs.pids(self._proc), self._proc)
             for inode, pids in found.items():
                 holder[inode] = " and ".join(str(procs.describe(pid, self._proc)) for pid in pids)
-        states = readiness.port_states(expected, rows, mine, holder)
+        states = readiness.port_states(ports, rows, mine, holder)
         for port, wrong in states.items():
             # Only a bind can tell whether a [::] listener takes IPv4 as well.
             addresses = {row.address for row in sockets.listeners(rows, port.port)}
@@ -369,6 +386,7 @@ class Watcher:
                 "missing": [] if process.failed else process.missing,
                 "degraded": list(process.finder.degraded.values()),
                 "hugepages": process.hugepages,
+                "state": process.state.name if process.state and process.ready else None,
             }
             if process.failed:
                 answer.update(self._failure(process))
@@ -389,10 +407,17 @@ class Watcher:
             "advice": process.way_out
             or advice
             or process.unit.advice
-            or (_NO_CAUSE if process.unit.died and not cause else None),
+            or (self._silent(process) if process.unit.died and not cause else None),
             "excerpt": excerpt,
             "log": self._where(process),
         }
+
+    def _silent(self, process: Watched) -> str:
+        """It ended without a cause in its log: somebody else may have its port (mooncake_master does not say that)."""
+        held = [text for text in self._missing_ports(process, process.expected.ports, thorough=True) if _HELD in text]
+        if held:
+            return f"{'; '.join(held)}. Stop that one, or plan another port. Its log does not say so."
+        return _NO_CAUSE
 
     def failure_text(self) -> str:
         """What a tired person needs: who, why, the line, what to do; then how the others stand."""
@@ -427,6 +452,7 @@ class Watcher:
             where = self._where(process)
             missing = "; ".join(process.missing)
             row += f"alive (pid {process.unit.MainPID}), still missing: {missing}. "
+            row += "".join(f"{sign['advice']!s} " for sign in process.finder.degraded.values())
             told += 1
             if told > _TOLD:
                 rows.append(f"{row}See {where}")

@@ -90,9 +90,10 @@ notes:
     V(unknown)), C(units) and C(servers). What is not known is null.
   - >-
     Each of C(services) has C(name), C(kind), C(host), C(unit), C(ok), C(state), C(health), C(role) (V(leader) or
-    V(follower) of a member of etcd, else null), C(db_size) and C(db_quota) (bytes of its database, and beyond which it
-    takes no writes, else null), C(why), C(since), C(restarts), C(memory) and C(plan); each of C(problems) has C(rule),
-    C(severity) (V(error) or V(notice)), C(name), C(host), C(what) and C(fix).
+    V(follower) of a member of etcd, V(leader) or V(standby) of one of several masters, else null), C(db_size) and
+    C(db_quota) (bytes of the database of a member of etcd, and beyond which it takes no writes, else null), C(why),
+    C(since), C(restarts), C(memory) and C(plan); each of C(problems) has C(rule), C(severity) (V(error) or V(notice)),
+    C(name), C(host), C(what) and C(fix).
 seealso:
   - module: mooncake.pd.units_info
   - module: mooncake.pd.vllm_info

@@ -85,9 +85,30 @@ options:
             type: str
             required: true
           json:
-            description: Keys of the answer that must have this value.
+            description: Keys of the answer that must have this value, or one of those in a list.
             type: dict
             default: {}
+          states:
+            description:
+              - Where there is more than one way to be ready, such as to lead and to stand by. The answer has to fit one
+                of them, the first that fits is returned as RV(processes[].state).
+            type: list
+            elements: dict
+            default: []
+            suboptions:
+              name:
+                description: What the state is called.
+                type: str
+                required: true
+              json:
+                description: Keys of the answer that must have this value, or one of those in a list.
+                type: dict
+                required: true
+              without:
+                description: Purposes of those ports that are not open in this state.
+                type: list
+                elements: str
+                default: []
       limits:
         description: What its processes have to be allowed, in place of O(limits).
         type: dict
@@ -204,6 +225,10 @@ processes:
     invocation_id:
       description: The start that was watched.
       type: str
+    state:
+      description: Which of its states it is in; V(null) where it has none, and as long as it is not ready.
+      type: str
+      sample: standby
     missing:
       description: What was still missing.
       type: list
@@ -280,7 +305,16 @@ def argument_spec() -> dict[str, Any]:
         "count": {"type": "int", "default": 1},
         "text": {"type": "str"},
     }
-    health = {"url": {"type": "str", "required": True}, "json": {"type": "dict", "default": {}}}
+    state = {
+        "name": {"type": "str", "required": True},
+        "json": {"type": "dict", "required": True},
+        "without": {"type": "list", "elements": "str", "default": []},
+    }
+    health = {
+        "url": {"type": "str", "required": True},
+        "json": {"type": "dict", "default": {}},
+        "states": {"type": "list", "elements": "dict", "default": [], "options": state},
+    }
     return {
         "processes": {
             "type": "list",

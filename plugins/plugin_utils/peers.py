@@ -47,6 +47,10 @@ class Peers:
         found.update(self.heads.get(host, {}))  # which all others of an instance join
         if "etcd" in kinds:
             found.update(self._near(host, self.ring_of_etcd))
+        master = self.topology.master
+        if master and master.ha and "master" in kinds:  # one that stands by asks the one that leads
+            found.update(dict.fromkeys(master.places))
+            found.update(self._near(host, self.ring_of_etcd))
         # whoever has KV in the pool is written to and read by all others
         if kinds & {*self.rings, "store"}:
             found.update(self._near(host, self.ring_of_store))
@@ -54,8 +58,8 @@ class Peers:
             found.update(self._near(host, self.ring_of_both))
         if kinds & {"router", "frontend"}:
             found.update(self._near(host, self.ring_of_both))
-        if kinds & {*self.rings, "store"} and self.topology.master:
-            found.update(dict.fromkeys(self.topology.master.places))
+        if kinds & {*self.rings, "store"} and master:
+            found.update(dict.fromkeys(master.places))
         return [name for name in found if name != host and name in self.order]
 
     def _ring(self, instances: Iterable[Iterable[str]]) -> list[int]:
@@ -94,12 +98,13 @@ def _kinds(planned: Mapping[str, Any]) -> set[str]:
 
 
 def _claimed(planned: Mapping[str, Any], asking: set[str]) -> Iterator[tuple[str, int, int]]:
-    """(purpose, first, last) of what others may reach. Members of etcd may be closed to all but each other."""
+    """(purpose, first, last) of what others may reach. etcd may be closed to all but its members and masters."""
     special = {*_SPECIAL, *({"etcd"} - asking)}
     for process in planned["processes"]:
-        if process["kind"] not in special:
-            for claim in process["claims"]["ports"]:
-                if not claim["address"].startswith("127."):
-                    yield claim["purpose"], claim["first"], claim["last"]
+        theirs = {"etcd-client"} if process["kind"] == "etcd" and "master" in asking else set()
+        for claim in process["claims"]["ports"]:
+            reached = process["kind"] not in special or claim["purpose"] in theirs
+            if reached and not claim["address"].startswith("127."):
+                yield claim["purpose"], claim["first"], claim["last"]
     for pool in planned["pools"]:
         yield pool["purpose"], pool["first"], pool["last"]

@@ -129,7 +129,7 @@ class Plan:
             },
             "abort_timeout": topology.abort_timeout,
             "drain_timeout": topology.drain_timeout,
-            "master": self._master(),
+            "master": masters.told(topology, topology.master) if topology.master else None,
             "etcd": etcds.told(topology, topology.etcd) if topology.etcd else None,
             "store": stores.told(topology, topology.store, connector) if topology.store else None,
             "router": self._router(),
@@ -159,22 +159,6 @@ class Plan:
         if hardware is None:
             return None
         return {"generation": hardware.generation, "chips": hardware.chips_per_host}
-
-    def _master(self) -> dict[str, Any] | None:
-        master = self.topology.master
-        if master is None:
-            return None
-        return {
-            # the only one, or the first of those that stand by for each other
-            "host": master.places[0],
-            "address": self.topology.hosts[master.places[0]].address,
-            "rpc_port": master.rpc_port,
-            "metrics_port": master.metrics_port,
-            "hosts": list(master.places),
-            "ha": master.ha,
-            "cluster_id": master.cluster_id if master.ha else None,
-            "server_address": masters.address(self.topology),
-        }
 
     def _router(self) -> dict[str, Any] | None:
         router = self.topology.router

@@ -24,9 +24,25 @@ class LogLine:
 
 
 @dataclass(frozen=True)
+class State:
+    """One of several ways to be ready. A list among the values of json means one of them."""
+
+    name: str
+    json: Mapping[str, Any]
+    without: tuple[str, ...] = ()  # purposes of ports that are not open in it
+
+
+@dataclass(frozen=True)
 class Health:
     url: str
     json: Mapping[str, Any] = field(default_factory=dict)
+    states: tuple[State, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        states = [
+            {"name": state.name, "json": dict(state.json), "without": list(state.without)} for state in self.states
+        ]
+        return {"url": self.url, "json": dict(self.json), **({"states": states} if states else {})}
 
 
 @dataclass(frozen=True)
@@ -140,6 +156,6 @@ class Process:
                     for line in self.lines
                 ],
                 "ports": [claim.listening() for claim in held],
-                "health": {"url": self.health.url, "json": dict(self.health.json)} if self.health else None,
+                "health": self.health.as_dict() if self.health else None,
             },
         }

@@ -34,9 +34,14 @@ class Watermark:
         return {"high": self.high, "evicted": self.evicted, "source": self.source}
 
 
+def lease_seconds(mooncake: str) -> int:
+    """default_kv_lease_ttl of a release."""
+    return value_at(_LEASE_SECONDS, mooncake)
+
+
 def watermark(high: float | None, evicted: float | None, mooncake: str | None) -> Watermark:
     """Of what is given, else the defaults of a release of Mooncake; without one nobody knows."""
-    lease = value_at(_LEASE_SECONDS, mooncake) if mooncake else None
+    lease = lease_seconds(mooncake) if mooncake else None
     taken = EVICTED if evicted is None else evicted
     if high is not None:
         return Watermark(high, taken, lease, "given")

@@ -81,6 +81,8 @@ def drawing(content: Document) -> Markup:
             ]
     if master:
         told = [f"{master['address']}:{master['rpc_port']}", f"on {master['host']}, for a KV store"]
+        if master.get("ha"):
+            told = [f"one of {len(master['hosts'])}, by etcd", f"port {master['rpc_port']}, for a KV store"]
         parts.append(_box((170, 206, 210, 74), "Mooncake master", told))
     parts += [*_side(content, "prefill", 8), *_side(content, "decode", 194), *_transfer(content)]
     left = 0 if router or master else 730

@@ -168,6 +168,18 @@ RULES = {
     "etcd-tls": _warning("etcd takes connections of Mooncake"),
     # the master
     "master-place": _error("the master runs on one host, or on several that stand by"),
+    "master-hosts": _error("there is one master on a host"),
+    "master-alone": _warning("a master of several is not alone"),
+    "master-etcd": _error("several masters have an etcd that they can use"),
+    "master-ha-release": _error("a master that stands by says so"),
+    "master-cluster": _error("the name of the masters' cluster can be a key"),
+    "master-flag-too-old": _error("the release of Mooncake knows the master's flags"),
+    "master-metadata": _error("metadata outlives a change of the leader", accept=True),
+    "master-snapshot": _error("snapshots of the master have a folder"),
+    "master-snapshot-local": _warning("whoever leads finds the snapshots"),
+    "master-watermark": _warning("the master evicts before puts fail"),
+    "master-client-ttl": _warning("a client that is late is not taken for lost"),
+    "master-lease": _warning("what is leased or pinned is kept as long"),
     # the router
     "router-kind": _error("the router speaks the connector's contract"),
     "router-backends": _error("there are two router processes"),

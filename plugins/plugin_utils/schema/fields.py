@@ -225,6 +225,20 @@ def _integer(value: Any, spec: Key) -> int:
     return int(value)
 
 
+def _boolean(value: Any, spec: Key) -> bool:
+    if not isinstance(value, bool):
+        raise _Wrong(f"has to be true or false, not {_kind_of(value)}.", "write true or false, without quotes.")
+    return value
+
+
+def _share(value: Any, spec: Key) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _Wrong(f"has to be a number from 0 to 1, not {_kind_of(value)}.", "write it as 0.9, without quotes.")
+    if not 0 <= value <= 1:  # what is no number at all, .nan, is out of it too
+        raise _Wrong(f"is {value}, but has to lie between 0 and 1.", "90 % is 0.9.", "schema-range")
+    return float(value)
+
+
 def _port(value: Any, spec: Key) -> int:
     if _integer(value, spec) > MAX_PORT:
         raise _Wrong(
@@ -369,6 +383,8 @@ def _check_names(value: Mapping[Any, Any]) -> None:
 _SCALARS: dict[str, Callable[[Any, Key], Any]] = {
     "text": _text,
     "integer": _integer,
+    "boolean": _boolean,
+    "share": _share,
     "port": _port,
     "size": _size,
     "version": _version,

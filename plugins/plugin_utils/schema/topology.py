@@ -25,6 +25,7 @@ MOST_RANKS = 1024
 FEATURES = ("dense", "moe", "mla", "hybrid", "sparse", "c8")
 # DEFAULT_CLUSTER_ID of mooncake-store/include/types.h, 0.3.7.post2 to 0.3.13
 MASTER_CLUSTER = "mooncake_cluster"
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,44 @@ class Master:
     # not 50051, the default of mooncake_master: that one lies in the kernel's ephemeral range
     rpc_port: int = key("port", 17051)
     metrics_port: int = key("port", 9003)
+    # From here on the flags of mooncake_master by their own names; what is not set is left to the release. Which
+    # releases have them: FLAGS of plugin_utils/master.py.
+    eviction_high_watermark_ratio: float | None = key("share", None)
+    eviction_ratio: float | None = key("share", None)
+    default_kv_lease_ttl: int | None = key("integer", None, most=_DAY_MS)
+    default_kv_soft_pin_ttl: int | None = key("integer", None, least=0, most=_DAY_MS)
+    allow_evict_soft_pinned_objects: bool | None = key("boolean", None)
+    client_ttl: int | None = key("integer", None, most=86400)
+    put_start_discard_timeout_sec: int | None = key("integer", None, most=86400)
+    put_start_release_timeout_sec: int | None = key("integer", None, most=86400)
+    memory_allocator: str | None = key("text", None, choices=("offset", "cachelib"))
+    allocation_strategy: str | None = key(
+        "text", None, choices=("random", "free_ratio_first", "ssd_free_ratio_first", "local_first")
+    )
+    rpc_thread_num: int | None = key("integer", None, most=1024)
+    rpc_conn_timeout_seconds: int | None = key("integer", None, least=0, most=86400)
+    rpc_enable_tcp_no_delay: bool | None = key("boolean", None)
+    enable_metric_reporting: bool | None = key("boolean", None)
+    enable_http_metadata_server: bool | None = key("boolean", None)
+    http_metadata_server_port: int = key("port", 8080)
+    enable_metadata_cleanup_on_timeout: bool | None = key("boolean", None)
+    enable_snapshot: bool | None = key("boolean", None)
+    enable_snapshot_restore: bool | None = key("boolean", None)
+    snapshot_path: str | None = key("text", None)
+    snapshot_backup_dir: str | None = key("text", None)
+    snapshot_interval_seconds: int | None = key("integer", None, most=_DAY_MS)
+    snapshot_child_timeout_seconds: int | None = key("integer", None, most=86400)
+    snapshot_retention_count: int | None = key("integer", None, most=1000)
+    enable_offload: bool | None = key("boolean", None)
+    offload_on_evict: bool | None = key("boolean", None)
+    offload_force_evict: bool | None = key("boolean", None)
+    offloading_queue_limit: int | None = key("integer", None, most=100_000_000)
+    offload_cap_ratio: float | None = key("share", None)
+    promotion_on_hit: bool | None = key("boolean", None)
+    promotion_admission_threshold: int | None = key("integer", None, most=255)
+    promotion_queue_limit: int | None = key("integer", None)
+    promotion_max_per_heartbeat: int | None = key("integer", None, most=1000)
+    enable_disk_eviction: bool | None = key("boolean", None)
 
     @property
     def ha(self) -> bool:

@@ -43,6 +43,7 @@ def document(seen: Seen) -> Document:
             for each in services.problems(service, one, seen)
         ),
         *etcd.problems(services_told, seen),
+        *services.leaderless(services_told, seen),
         *_strays(seen),
     ]
     wrong = {each.name for each in problems if each.severity == ERROR}

@@ -27,7 +27,7 @@ class Seen:
         default_factory=dict
     )  # how units differ from the plan, of compare.yml
     uncompared: Mapping[str, str] = field(default_factory=dict)
-    # by host and process: ok, why; also engines, when nobody could ask them more than that
+    # by host and process: ok, why, and json where the answer is some; also engines, when nobody could ask them more
     asked: Mapping[str, Mapping[str, Facts]] = field(default_factory=dict)
     engines: Sequence[Facts] | None = None  # of vllm_info
     engines_unknown: str = "nobody was there to ask them"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status import etcd, problem
@@ -21,6 +21,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.status.instances impor
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.problem import Problem
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.seen import Facts, Seen
 
+LEADER, STANDBY = "leader", "standby"
 _ORDER = ("frontend", "router", "watcher", "master", "store", "etcd", "supervisor")
 _PREFIX, _ENDING = "mooncake-pd-", ".service"
 
@@ -49,6 +50,8 @@ def describe(service: Mapping[str, str], seen: Seen) -> dict[str, Any]:
         "state": UNKNOWN if unit is None else unit["active_state"],
         "health": health,
         **etcd.describe(service, seen),
+        # of one of several masters
+        **({"role": _role(service, seen)} if service["kind"] == "master" else {}),
         "why": why,
         "since": unit["since"] if unit is not None and unit["active_state"] == "active" else None,
         "restarts": unit and unit["restarts"],
@@ -92,6 +95,29 @@ def _health(service: Mapping[str, str], seen: Seen) -> tuple[str | None, str]:
     if answer is None:
         return UNKNOWN, "it was not asked"
     return (HEALTHY, "") if answer["ok"] else (UNHEALTHY, answer["why"])
+
+
+def _role(service: Mapping[str, str], seen: Seen) -> str | None:
+    """Of one of several that stand by for each other."""
+    if service["kind"] != "master" or not (seen.cluster.get("master") or {}).get("ha"):
+        return None
+    told = seen.asked.get(service["host"], {}).get(service["name"], {}).get("json")
+    if not isinstance(told, Mapping):
+        return None
+    return LEADER if told.get("role") == LEADER and told.get("service_ready") is True else STANDBY
+
+
+def leaderless(told: Sequence[Mapping[str, Any]], seen: Seen) -> Iterator[Problem]:
+    """Masters of which none leads answer all the same, and those that stand by keep the name of the last leader."""
+    masters = [one for one in told if one["kind"] == "master"]
+    planned = (seen.cluster.get("master") or {}).get("hosts", [])
+    if not (seen.cluster.get("master") or {}).get("ha") or len(masters) < len(planned):
+        return
+    if not any(one["role"] == LEADER for one in masters):
+        what = f"none of the masters on {', '.join(planned)} leads, so no client of the store is served"
+        yield Problem(
+            "no-leader", "master", None, what, "look at etcd, through which they elect one, then at their logs"
+        )
 
 
 def _plan(unit: Facts | None) -> str:

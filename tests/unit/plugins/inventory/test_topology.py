@@ -217,6 +217,8 @@ TYPES = {
     "version": ("str", None),
     "address": ("str", None),
     "integer": ("int", None),
+    "boolean": ("bool", None),
+    "share": ("float", None),
     "port": ("int", None),
     "size": ("str", None),
     "section": ("dict", None),

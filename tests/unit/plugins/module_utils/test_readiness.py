@@ -87,7 +87,7 @@ def test_lines_of_all_api_servers_and_of_no_worker() -> None:
 
 def ports(rows: list[Row], mine: set[int] | None, last: int = 100, address: str = "10.0.0.5") -> list[str]:
     wanted = expected(ports=[{"purpose": "kv", "address": address, "first": 100, "last": last}])
-    return readiness.ports_missing(readiness.port_states(wanted, rows, mine, {9: "pid 77 (x)"}))
+    return readiness.ports_missing(readiness.port_states(wanted.ports, rows, mine, {9: "pid 77 (x)"}))
 
 
 def test_ports_are_served_by_the_units_own_sockets() -> None:

@@ -59,6 +59,11 @@ def cause(lines: list[str]) -> str | None:
         ("HFValidationError: Repo id must be in the form", "model-path"),
         ("TimeoutError: Timed out waiting for engines to send initial message on input socket.", "engine-handshake"),
         (POINTER, "engine-core"),
+        ("ERROR: unknown command line flag 'offload_on_evict'", "unknown-flag"),
+        ("ERROR: illegal value 'abc' specified for int64 flag 'client_ttl'", "flag-value"),
+        ("ERROR: failed validation of new value '-5' for flag 'default_kv_lease_ttl'", "flag-value"),
+        ("F1130 18:45:10.487267 22874 master.cpp:1608] Failed to start HTTP metadata server", "metadata-port"),
+        ("F1130 18:45:10.487267 22 etcd_helper.cpp:401] Etcd is not enabled in compilation", "no-etcd-in-build"),
     ],
 )
 def test_fatal_lines(line: str, name: str) -> None:

@@ -179,6 +179,17 @@ def test_death_without_a_word_shows_the_last_lines_and_the_way_on(host: Host) ->
     assert "The log names no cause" in watcher.failure_text()
 
 
+def test_death_without_a_word_names_who_has_the_port(host: Host) -> None:
+    """mooncake_master 0.3.13.post1 with a busy RPC port: exit status 1, and not a line about it."""
+    host.say("I1130 18:45:07.420173 22671 master_service.cpp:2619] Task cleanup thread stopped")
+    host.listen(17051, 5)
+    host.process(77, "/system.slice/other.service", (5,))
+    host.die()
+    watcher = host.watcher(ports=[port(17051)])
+    assert watcher.wait(600, 0.5) == FAILED
+    assert "What to do: api port 17051 on 127.0.0.1 held by pid 77 (prog" in watcher.failure_text()
+
+
 def test_crash_before_the_first_look_counts(host: Host) -> None:
     host.die(ActiveState="inactive", SubState="dead")
     assert host.watcher().wait(600, 0.5) == FAILED
@@ -390,6 +401,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "/ok": (200, b'{"service_ready": true}'),
             "/no": (200, b'{"service_ready": false}'),
             "/text": (200, b"fine"),
+            "/leader": (200, b'{"role": "leader", "service_ready": true}'),
+            "/standby": (200, b'{"role": "standby", "leader_address": "10.0.0.1:17051"}'),
+            "/foreign": (200, b'{"role": "standby", "leader_address": "10.0.0.9:17051"}'),
+            "/candidate": (200, b'{"role": "standby", "leader_address": null}'),
         }.get(self.path, (503, b""))
         self.send_response(status)
         self.end_headers()
@@ -410,19 +425,19 @@ def server() -> Iterator[str]:
 def test_health(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     ready = {"service_ready": True}
-    assert watch.ask_health(f"{server}/ok", {}) is None
-    assert watch.ask_health(f"{server}/ok", ready) is None
-    assert watch.ask_health(f"{server}/text", {}) is None
-    assert watch.ask_health(f"{server}/no", ready) == f"{server}/no: service_ready is False and not True"
-    assert watch.ask_health(f"{server}/text", ready) == f"{server}/text: the answer is no JSON"
-    assert watch.ask_health(f"{server}/busy", {}) == f"{server}/busy answered 503"
+    assert watch.ask_health(f"{server}/ok", {}) == (None, None)
+    assert watch.ask_health(f"{server}/ok", ready) == (None, None)
+    assert watch.ask_health(f"{server}/text", {}) == (None, None)
+    assert watch.ask_health(f"{server}/no", ready) == (f"{server}/no: service_ready is False and not True", None)
+    assert watch.ask_health(f"{server}/text", ready) == (f"{server}/text: the answer is no JSON", None)
+    assert watch.ask_health(f"{server}/busy", {}) == (f"{server}/busy answered 503", None)
 
 
 def test_health_of_a_socket_that_accepts_and_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/health"
         began = time.monotonic()
-        assert watch.ask_health(url, {}, timeout=0.2) == f"{url}: no answer in time"
+        assert watch.ask_health(url, {}, timeout=0.2) == (f"{url}: no answer in time", None)
         assert time.monotonic() - began < 2
 
 
@@ -430,6 +445,45 @@ def test_health_is_part_of_ready(host: Host, server: str) -> None:
     host.say(LINE)
     assert host.watcher(health={"url": f"{server}/busy"}).wait(1, 0.5) == WAITING
     assert host.watcher(health={"url": f"{server}/ok", "json": {"service_ready": True}}).wait(1, 0.5) == READY
+
+
+MASTER = [
+    {"name": "leader", "json": {"role": "leader", "service_ready": True}},
+    {
+        "name": "standby",
+        "json": {"role": "standby", "leader_address": ["10.0.0.1:17051", "10.0.0.2:17051"]},
+        "without": ["rpc"],
+    },
+]
+
+
+def state(host: Host, url: str) -> tuple[str, str | None, list[str]]:
+    ports = [{"purpose": "rpc", "address": "0.0.0.0", "first": 17051, "last": 17051}]
+    watcher = host.watcher(lines=[], ports=ports, health={"url": url, "states": MASTER})
+    verdict = watcher.wait(1, 0.5)
+    (told,) = watcher.results()
+    return verdict, told["state"], told["missing"]
+
+
+def test_a_standby_is_ready_without_the_port_of_the_leader(host: Host, server: str) -> None:
+    assert state(host, f"{server}/standby") == (READY, "standby", [])
+
+
+def test_a_leader_is_ready_with_its_port(host: Host, server: str) -> None:
+    assert state(host, f"{server}/leader") == (WAITING, None, ["rpc port 17051 on 0.0.0.0 not open"])
+    host.listen(17051, 5)
+    host.give(40, 5)
+    assert state(host, f"{server}/leader") == (READY, "leader", [])
+
+
+@pytest.mark.parametrize(("path", "seen"), [("foreign", "'10.0.0.9:17051'"), ("candidate", "None")])
+def test_who_follows_no_leader_of_the_plan_is_not_ready(host: Host, server: str, path: str, seen: str) -> None:
+    verdict, name, missing = state(host, f"{server}/{path}")
+    assert (verdict, name) == (WAITING, None)
+    assert missing == [
+        f"health {server}/{path}: no leader, role is 'standby' and not 'leader'; no standby, leader_address is {seen} "
+        "and not '10.0.0.1:17051' or '10.0.0.2:17051'"
+    ]
 
 
 # ---- limits and hugepages as they really are

@@ -96,7 +96,125 @@ def outside():
     return raw
 
 
+def standby():
+    """Three masters and etcd."""
+    raw = metadata()
+    raw["master"] = {"hosts": ["control", "p1", "d1"]}
+    return raw
+
+
+def _master(**keys):
+    return lambda raw: raw["master"].update(keys)
+
+
+def _released(version, **keys):
+    return lambda raw: (raw["mooncake"].update(version=version), raw["master"].update(keys))
+
+
+SNAPSHOT = {"enable_snapshot": True, "snapshot_path": "/data/snapshots"}
+
 FAULTS = {
+    "a master nowhere": (cpu, lambda raw: raw["master"].clear(), ("master-place", "master")),
+    "one master and several": (standby, _master(host="control"), ("master-place", "master")),
+    "an unknown host of a master that stands by": (
+        standby,
+        lambda raw: raw["master"]["hosts"].append("x"),
+        ("host-unknown", "master.hosts[3]"),
+    ),
+    "two masters on a host": (standby, _master(hosts=["p1", "d1", "p1"]), ("master-hosts", "master.hosts")),
+    "nobody stands by": (standby, _master(hosts=["p1"]), ("master-alone", "master.hosts")),
+    "masters without etcd": (standby, lambda raw: raw.pop("etcd"), ("master-etcd", "master.hosts")),
+    "masters that cannot tell who leads": (
+        standby,
+        _released("0.3.10.post2"),
+        ("master-ha-release", "master.hosts"),
+    ),
+    "metadata that no other master has": (
+        standby,
+        _master(enable_http_metadata_server=True),
+        ("master-metadata", "master.enable_http_metadata_server"),
+    ),
+    "snapshots that no other master has": (
+        standby,
+        _master(**SNAPSHOT),
+        ("master-snapshot-local", "master.snapshot_path"),
+    ),
+    "a cluster with a slash": (standby, _master(cluster_id="a/b"), ("master-cluster", "master.cluster_id")),
+    "a cluster of one master": (cpu, _master(cluster_id="a"), ("key-without-effect", "master.cluster_id")),
+    "a flag that the release has not yet": (
+        cpu,
+        _released("0.3.10.post2", enable_offload=True, offload_on_evict=True),
+        ("master-flag-too-old", "master.offload_on_evict"),
+    ),
+    "a strategy that the release has not yet": (
+        cpu,
+        _released("0.3.11.post1", allocation_strategy="local_first"),
+        ("master-flag-too-old", "master.allocation_strategy"),
+    ),
+    "offload that is not enabled": (
+        cpu,
+        _master(offload_on_evict=True),
+        ("key-without-effect", "master.offload_on_evict"),
+    ),
+    "a port of no metadata server": (
+        cpu,
+        _master(http_metadata_server_port=8081),
+        ("key-without-effect", "master.http_metadata_server_port"),
+    ),
+    "metadata of nobody to clean up": (
+        cpu,
+        _master(enable_metadata_cleanup_on_timeout=True),
+        ("key-without-effect", "master.enable_metadata_cleanup_on_timeout"),
+    ),
+    "a metadata server where the router listens": (
+        cpu,
+        lambda raw: (
+            raw["router"].update(port=8080),
+            raw["master"].update(enable_http_metadata_server=True),
+        ),
+        ("port-overlap", "router.port"),
+    ),
+    "snapshots without a folder": (
+        cpu,
+        _master(enable_snapshot=True),
+        ("master-snapshot", "master.enable_snapshot"),
+    ),
+    "snapshots in a relative folder": (
+        cpu,
+        _master(enable_snapshot=True, snapshot_path="data"),
+        ("master-snapshot", "master.snapshot_path"),
+    ),
+    "a watermark that is never reached": (
+        cpu,
+        _master(eviction_high_watermark_ratio=1),
+        ("master-watermark", "master.eviction_high_watermark_ratio"),
+    ),
+    "a watermark in per cent": (
+        cpu,
+        _master(eviction_high_watermark_ratio=85),
+        ("schema-range", "master.eviction_high_watermark_ratio"),
+    ),
+    "nothing to evict": (cpu, _master(eviction_ratio=0), ("master-watermark", "master.eviction_ratio")),
+    "everything to evict": (
+        cpu,
+        _master(eviction_high_watermark_ratio=0.8, eviction_ratio=0.85),
+        ("master-watermark", "master.eviction_ratio"),
+    ),
+    "clients that are lost at once": (
+        cpu,
+        _master(client_ttl=2, default_kv_lease_ttl=1000),
+        ("master-client-ttl", "master.client_ttl"),
+    ),
+    "a lease in seconds that is one in hours": (
+        cpu,
+        _master(default_kv_lease_ttl=11_000_000, client_ttl=120),
+        ("master-lease", "master.default_kv_lease_ttl"),
+    ),
+    "a pin that is none": (
+        cpu,
+        _master(default_kv_soft_pin_ttl=1800),
+        ("master-lease", "master.default_kv_soft_pin_ttl"),
+    ),
     "an unknown connector": (
         cpu,
         lambda raw: raw["connector"].update(name="MooncakeConector"),

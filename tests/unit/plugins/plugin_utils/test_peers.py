@@ -64,6 +64,17 @@ def test_ports_on_loopback_are_not_tried():
     assert claim["purpose"] not in to_try(planned)["ports"]
 
 
+def test_masters_try_each_other_and_the_clients_port_of_etcd():
+    raw = cpu()
+    raw["hosts"] |= {f"m{number}": {"address": f"192.0.2.{100 + number}"} for number in (1, 2, 3)}
+    raw["master"], raw["etcd"] = {"hosts": ["m1", "m2"]}, {"hosts": ["m3"]}
+    assert named(raw, "m1") == ["m2", "m3"]
+    assert to_try(host(raw, "m3"), host(raw, "m1"))["ports"] == {"etcd-client": 2379}
+    # who is neither a master nor a member may be shut out
+    assert to_try(host(raw, "m3"), host(raw, "p1"))["ports"] == {}
+    assert to_try(host(raw, "m2"), host(raw, "m1"))["ports"] == {"master-rpc": 17051, "master-metrics": 9003}
+
+
 def test_a_host_that_runs_nothing_has_no_ports():
     assert to_try({**host(cpu(), "p1"), "processes": [], "pools": []})["ports"] == {}
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils import problems
+from ansible_collections.mooncake.pd.plugins.plugin_utils import master, problems
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
@@ -58,8 +58,9 @@ def test_cluster():
             "metrics_port": 9003,
             "hosts": ["control"],
             "ha": False,
-            "cluster_id": None,
+            "clients": False,
             "server_address": "192.0.2.10:17051",
+            "client_environment": {},
         },
         "etcd": None,
         "store": None,
@@ -232,7 +233,8 @@ def test_everything_in_a_topology_is_read_somewhere(section):
     code = "".join(path.read_text() for path in Path(problems.__file__).parent.rglob("*.py"))
     properties = [name for name, value in vars(section).items() if isinstance(value, property)]
     names = [*(field.name for field in dataclasses.fields(section)), *properties]
-    assert [name for name in names if f".{name}" not in code and name != "plugin"] == []
+    # what is passed on to a program by its own name is read by a table of these names
+    assert [name for name in names if f".{name}" not in code and name not in ("plugin", *master.FLAGS)] == []
 
 
 PORT = st.integers(8000, 8012)
@@ -252,7 +254,13 @@ def cpu_topologies(draw):
         {"name": f"d{index}", "host": draw(some), "api_port": draw(PORT)} for index in range(draw(st.integers(1, 3)))
     ]
     raw["router"] = {"host": draw(some), "port": draw(PORT), "backend_ports": [draw(PORT), 18002]}
-    raw["master"] = {"host": draw(some), "rpc_port": draw(PORT), "metrics_port": draw(PORT)}
+    place = {"host": draw(some)}
+    if draw(st.booleans()):
+        raw["etcd"] = {"hosts": [draw(some)]}
+        place = {"hosts": hosts}
+    raw["master"] = {**place, "rpc_port": draw(PORT), "metrics_port": draw(PORT)}
+    if "host" in place and draw(st.booleans()):
+        raw["master"] |= {"enable_http_metadata_server": True, "http_metadata_server_port": draw(PORT)}
     return raw
 
 

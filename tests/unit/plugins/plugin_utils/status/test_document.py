@@ -12,8 +12,9 @@ import pytest
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.document import SCHEMA, document, to_json
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.problem import age
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status.seen import LEFT_OUT, instances_of
+from ansible_collections.mooncake.pd.plugins.plugin_utils.status.text import text
 
-from .clusters import NOW, Cluster, unit
+from .clusters import NOW, Cluster, process, unit
 
 GROUPS = ("p1-0", "p1-1", "d1-0", "d1-1")
 
@@ -269,6 +270,36 @@ def test_front_door_that_serves_nothing() -> None:
 def test_service_that_was_not_asked_is_unknown() -> None:
     content = document(Cluster().seen(asked={}))
     assert told(content) == [("not-healthy", "router"), ("not-healthy", "master")]
+
+
+def masters(*roles: tuple[str, bool]) -> dict[str, Any]:
+    """Two masters that stand by for each other, on control and npu1, with what they answer."""
+    cluster = Cluster()
+    cluster.plans["npu1"]["processes"].append(process("master", "master"))
+    cluster.units["npu1"]["units"].append(unit(cluster.plans["npu1"]["processes"][-1]["unit"]["name"]))
+    answers = [
+        {"ok": True, "why": "", "json": {"role": role, "service_ready": ready, "leader_address": "192.0.2.10:17051"}}
+        for role, ready in roles
+    ]
+    seen = cluster.seen(asked={"control": {"router": {"ok": True, "why": ""}, "master": answers[0]}})
+    seen.asked["npu1"] = {"master": answers[1]}
+    seen.cluster["master"] = {"ha": True, "hosts": ["control", "npu1"]}
+    return document(seen)
+
+
+def test_masters_tell_who_leads() -> None:
+    content = masters(("standby", False), ("leader", True))
+    assert content["problems"] == []
+    found = [(each["host"], each["role"]) for each in content["services"] if each["kind"] == "master"]
+    assert found == [("control", "standby"), ("npu1", "leader")]
+    assert {each["role"] for each in content["services"] if each["kind"] != "master"} == {None}
+    assert "active, standby" in text(content)
+
+
+@pytest.mark.parametrize("other", [("standby", False), ("leader", False)])
+def test_masters_of_which_none_leads(other: tuple[str, bool]) -> None:
+    """All of them answer 200, and name the leader that was."""
+    assert told(masters(("standby", False), other)) == [("no-leader", "master")]
 
 
 def test_service_with_an_older_unit_file() -> None:

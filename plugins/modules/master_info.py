@@ -1,0 +1,151 @@
+# Copyright: (c) 2026, mooncake.pd contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: master_info
+short_description: Tell whether a Mooncake master leads, and what would be lost with it
+version_added: "0.1.0"
+author:
+  - mooncake.pd contributors (@mooncake-pd)
+description:
+  - Asks the master for C(/health) and C(/metrics), and the host for the process of its unit.
+  - A master keeps the keys of the KV store in memory, so a restart of the one that leads empties the pool. RV(in_use)
+    says whether there is anything to lose. What cannot be learnt counts as in use.
+  - It only reads.
+options:
+  url:
+    description: Where metrics and health are, without a path.
+    type: str
+    required: true
+  unit:
+    description: Its systemd unit on this host.
+    type: str
+    required: true
+  timeout:
+    description: Seconds for each of the two questions.
+    type: float
+    default: 5
+attributes:
+  check_mode:
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+    support: none
+notes:
+  - Run as root (C(become)); otherwise RV(release) may stay unknown.
+seealso:
+  - module: mooncake.pd.wait_ready
+"""
+
+EXAMPLES = r"""
+- name: Ask the master of this host
+  mooncake.pd.master_info:
+    url: "http://{{ pd_host.address }}:{{ pd_cluster.master.metrics_port }}"
+    unit: mooncake-pd-master.service
+  become: true
+  register: seen
+
+- name: Say what a restart costs
+  ansible.builtin.debug:
+    msg: "{{ seen.key_count }} keys of {{ seen.clients }} clients"
+  when: seen.in_use
+"""
+
+RETURN = r"""
+running:
+  description: Whether the unit runs.
+  returned: always
+  type: bool
+error:
+  description: Why it did not answer; empty when it did, and when it does not run.
+  returned: always
+  type: str
+role:
+  description: V(leader) or V(standby); V(null) when it does not say, as releases before 0.3.11.
+  returned: always
+  type: str
+  sample: leader
+state:
+  description: Where it stands with the election, such as V(serving), V(leader_warmup), V(standby) or V(candidate).
+  returned: always
+  type: str
+  sample: serving
+service_ready:
+  description: Whether it serves clients, which one that stands by does not; V(null) when it does not say.
+  returned: always
+  type: bool
+leader:
+  description: The RPC address of the one that leads, as far as this one knows.
+  returned: always
+  type: str
+  sample: 192.0.2.11:17051
+clients:
+  description: How many clients it knows; V(null) when it does not say. So for the next three.
+  returned: always
+  type: int
+key_count:
+  description: How many keys it has.
+  returned: always
+  type: int
+bytes:
+  description: How many bytes of the pool they take.
+  returned: always
+  type: int
+capacity:
+  description: Bytes of the pool.
+  returned: always
+  type: int
+in_use:
+  description: Whether it runs and there is something to lose, or it cannot be told.
+  returned: always
+  type: bool
+release:
+  description:
+    - The release of Mooncake that runs, by the program of the process, else by what was planned when it was started.
+    - V(null) when it does not run, and when neither tells.
+  returned: always
+  type: str
+  sample: 0.3.13.post1
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.mooncake.pd.plugins.module_utils import store_master, systemd
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "required": True},
+            "unit": {"type": "str", "required": True},
+            "timeout": {"type": "float", "default": 5},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        unit = systemd.show(module.run_command, [params["unit"]])[params["unit"]]
+    except systemd.SystemdError as error:
+        module.fail_json(msg=f"{error}. This module needs a host that was booted with systemd.")
+    health = metrics = None
+    why = ""
+    if unit.running:
+        health, why = store_master.ask(params["url"], "/health", params["timeout"])
+        if not why:
+            metrics, why = store_master.ask(params["url"], "/metrics", params["timeout"])
+    facts = store_master.told(health, metrics)
+    module.exit_json(
+        changed=False,
+        running=unit.running,
+        error=why,
+        release=store_master.release_of(unit.MainPID, module.run_command) if unit.MainPID else None,
+        **{**facts, "in_use": unit.running and facts["in_use"]},
+    )
+
+
+if __name__ == "__main__":
+    main()
