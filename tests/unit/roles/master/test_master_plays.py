@@ -171,6 +171,17 @@ def test_a_leader_that_left_the_plan_is_told(plays: Plays) -> None:
     assert (plays.changed(), plays.asked("wait_ready")) == ([], [])
 
 
+def test_leadership_that_moves_meanwhile_is_not_taken_unasked(plays: Plays) -> None:
+    """All stood by when they were looked at; now the first that restarts leads."""
+    plays.answers["units"]["*"] = [OUTDATED]
+    plays.answers["master_info"] = {HOSTS["control"]: [STANDS_BY, LEADS], "*": [STANDS_BY]}
+    run = plays.master()
+    assert run.returncode == 2
+    assert "The master on control has come into use since it was looked at. It holds 14 keys" in words(run)
+    assert plays.changed() == []
+    assert [asked["url"] for asked in plays.asked("master_info")][-1] == "http://192.0.2.10:9003"
+
+
 def test_confirmed_all_restart(plays: Plays) -> None:
     plays.answers["units"]["*"] = [OUTDATED]
     run = plays.master("-e", "master_confirm=true")
