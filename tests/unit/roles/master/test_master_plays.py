@@ -187,3 +187,39 @@ def test_confirmed_all_restart(plays: Plays) -> None:
     run = plays.master("-e", "master_confirm=true")
     assert run.returncode == 0, run.stdout
     assert len(plays.changed()) == len(HOSTS)
+
+
+def play_of_masters(name: str) -> dict[str, Any]:
+    (play,) = [
+        each
+        for each in yaml.safe_load((ROOT / "playbooks" / f"{name}.yml").read_text())
+        if each.get("hosts") == "master"
+    ]
+    return dict(play)
+
+
+def test_engines_are_not_restarted_beside_a_master_of_another_release(plays: Plays) -> None:
+    play = play_of_masters("roll")
+    assert play_of_masters("upgrade") == play
+    play["vars_files"] = [str(ROOT / "playbooks" / each) for each in play["vars_files"]]
+    (task,) = play["tasks"]
+    assert task.pop("when") == "pd_cluster.master.clients"  # none in this plan
+    task["ansible.builtin.import_tasks"] = str(ROOT / "playbooks" / task["ansible.builtin.import_tasks"])
+    (only := plays.folder / "only.yml").write_text(yaml.safe_dump([play], sort_keys=False))
+    runs = {"control": "0.3.13.post1", "p1": "0.3.12", "d1": None}
+    plays.answers["master_info"] = {HOSTS[name]: [{**LEADS, "release": release}] for name, release in runs.items()}
+    run = plays.run(only)
+    assert run.returncode == 2
+    said = words(run)
+    assert "The master on p1 runs Mooncake 0.3.12, and 0.3.13.post1 is planned" in said
+    assert "The master on d1 runs Mooncake of a release that it does not tell, and" in said
+    assert "The master on control" not in said
+    assert "Mend: stop.yml, then site.yml" in said
+
+
+@pytest.mark.parametrize(("name", "before"), [("upgrade", "prepare.yml"), ("roll", "smoke.yml")])
+def test_that_is_looked_at_before_anything_is_changed(name: str, before: str) -> None:
+    content = yaml.safe_load((ROOT / "playbooks" / f"{name}.yml").read_text())
+    order = [each.get("hosts") or each["ansible.builtin.import_playbook"] for each in content]
+    assert order.index("master") < order.index(before)
+    assert order.index("master") < (order.index("engine") if "engine" in order else len(order))
