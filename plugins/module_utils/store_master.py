@@ -13,7 +13,8 @@ import json
 import os
 import re
 import urllib.request
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from urllib.parse import urlsplit
 
 from ansible_collections.mooncake.pd.plugins.module_utils.systemd import Run
 from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import samples
@@ -63,6 +64,52 @@ def told(health: Optional[str], metrics: Optional[str]) -> Dict[str, Any]:
     known = facts["clients"] is not None and facts["key_count"] is not None
     facts["in_use"] = facts["role"] != STANDBY and (not known or facts["clients"] + facts["key_count"] > 0)
     return facts
+
+
+def command_of(pid: int, proc: str = "/proc") -> List[str]:
+    """The command line of a process that runs; empty when it is gone."""
+    try:
+        with open(f"{proc}/{pid}/cmdline", "rb") as source:
+            return [part.decode(errors="replace") for part in source.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def flags(command: Sequence[str]) -> Dict[str, str]:
+    """--name=value of a command line, without the dashes."""
+    given = (argument[2:].partition("=") for argument in command if argument.startswith("--"))
+    return {name: value for name, _equals, value in given}
+
+
+def place_of(url: str, command: Sequence[str]) -> str:
+    """Where metrics and health of the one that runs are; url is where they would be by the plan."""
+    given, planned = flags(command), urlsplit(url)
+    host = given.get("metrics_host", "0.0.0.0")
+    return f"http://{planned.hostname if host == '0.0.0.0' else host}:{given.get('metrics_port') or planned.port}"
+
+
+def leader_error(facts: Mapping[str, Any], leaders: Mapping[str, str], timeout: float) -> str:
+    """Why the planned master that one follows does not serve; empty when it does, and for one that follows none.
+
+    leaders: where each is asked, by what it is called when it leads.
+    """
+    if facts["role"] != STANDBY or not leaders:
+        return ""
+    url = leaders.get(facts["leader"])
+    if url is None:
+        return f"{facts['leader'] or 'nobody'} is none of the planned masters"
+    health, why = ask(url, "/health", timeout)
+    leads = told(health, None)
+    return why or ("" if leads["service_ready"] is True else f"{url}/health: it is {leads['state'] or 'not ready'}")
+
+
+def settled(facts: Mapping[str, Any], leader_wrong: str) -> bool:
+    """Whether waiting longer would change nothing."""
+    if not facts["running"] or facts["error"]:
+        return False
+    if facts["role"] == STANDBY:
+        return bool(facts["leader"]) and not leader_wrong
+    return facts["role"] is None or facts["service_ready"] is True
 
 
 def release_of(pid: int, run: Run, proc: str = "/proc") -> Optional[str]:

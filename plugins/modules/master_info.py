@@ -14,18 +14,38 @@ description:
   - Asks the master for C(/health) and C(/metrics), and the host for the process of its unit.
   - A master keeps the keys of the KV store in memory, so a restart of the one that leads empties the pool. RV(in_use)
     says whether there is anything to lose. What cannot be learnt counts as in use.
+  - With what is planned, it also tells whether a restart to that may be at all.
   - It only reads.
 options:
   url:
-    description: Where metrics and health are, without a path.
+    description:
+      - Where metrics and health are by the plan, without a path. A process that was told another place is asked there.
     type: str
     required: true
   unit:
     description: Its systemd unit on this host.
     type: str
     required: true
+  release:
+    description: The planned release of Mooncake.
+    type: str
+  argv:
+    description: The planned command.
+    type: list
+    elements: str
+    default: []
+  leaders:
+    description: The RPC addresses of all planned masters, each with the URL of its metrics and health, without a path.
+    type: dict
+    default: {}
+  wait:
+    description:
+      - Seconds to wait until it leads and serves, or stands by for one of O(leaders) that does.
+      - One that does not run, and one that answers and does not say its role, is not waited for.
+    type: float
+    default: 0
   timeout:
-    description: Seconds for each of the two questions.
+    description: Seconds for each question.
     type: float
     default: 5
 attributes:
@@ -46,13 +66,14 @@ EXAMPLES = r"""
   mooncake.pd.master_info:
     url: "http://{{ pd_host.address }}:{{ pd_cluster.master.metrics_port }}"
     unit: mooncake-pd-master.service
+    release: "{{ pd_cluster.mooncake.version }}"
+    leaders: "{{ pd_cluster.master.leaders }}"
   become: true
   register: seen
 
 - name: Say what a restart costs
   ansible.builtin.debug:
-    msg: "{{ seen.key_count }} keys of {{ seen.clients }} clients"
-  when: seen.in_use
+    msg: "It {{ seen.cost }}"
 """
 
 RETURN = r"""
@@ -103,6 +124,33 @@ in_use:
   description: Whether it runs and there is something to lose, or it cannot be told.
   returned: always
   type: bool
+cost:
+  description: What its restart costs, to follow the name of the master.
+  returned: always
+  type: str
+  sample: stands by and holds nothing, so that costs nothing.
+refusal:
+  description:
+    - Why it cannot restart with O(argv) and O(release), whatever is confirmed, and the way out; to follow the name of
+      the master. Empty when it can.
+    - Clients of another release could not talk to it. Where several stand by for each other, one that moves to another
+      address or port would follow nobody, as they restart one after the other.
+  returned: always
+  type: str
+misled:
+  description:
+    - Why it stands by for none of O(leaders), and the way out; to follow the name of the master. Empty when it does
+      not, and without O(leaders).
+  returned: always
+  type: str
+leader_error:
+  description: Why the one of O(leaders) that it follows does not serve. Empty when it does, and when it follows none.
+  returned: always
+  type: str
+settled:
+  description: Whether it leads and serves, or stands by for one that does, or is too old to say.
+  returned: always
+  type: bool
 release:
   description:
     - The release of Mooncake that runs, by the program of the process, else by what was planned when it was started.
@@ -112,9 +160,44 @@ release:
   sample: 0.3.13.post1
 """
 
+import time
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.mooncake.pd.plugins.module_utils import store_master, systemd
+from ansible_collections.mooncake.pd.plugins.module_utils.store_master_restart import cost, misled, refusal
+
+INTERVAL = 0.5  # seconds between two looks
+
+
+def look(module: AnsibleModule, timeout: float) -> dict[str, Any]:
+    """One look; the time for each question is cut to what is left."""
+    params = module.params
+    try:
+        unit = systemd.show(module.run_command, [params["unit"]])[params["unit"]]
+    except systemd.SystemdError as error:
+        module.fail_json(msg=f"{error}. This module needs a host that was booted with systemd.")
+    command = store_master.command_of(unit.MainPID) if unit.MainPID else []
+    url = store_master.place_of(params["url"], command)
+    health = metrics = None
+    why = ""
+    if unit.running:
+        health, why = store_master.ask(url, "/health", timeout)
+        if not why:
+            metrics, why = store_master.ask(url, "/metrics", timeout)
+    facts = store_master.told(health, metrics)
+    facts.update(running=unit.running, error=why, in_use=unit.running and facts["in_use"])
+    facts["release"] = store_master.release_of(unit.MainPID, module.run_command) if unit.MainPID else None
+    wrong = store_master.leader_error(facts, params["leaders"], timeout)
+    return {
+        **facts,
+        "cost": cost(facts),
+        "refusal": refusal(facts, command, params["argv"], params["release"]),
+        "misled": misled(facts, params["leaders"]),
+        "leader_error": wrong,
+        "settled": store_master.settled(facts, wrong),
+    }
 
 
 def main() -> None:
@@ -122,29 +205,21 @@ def main() -> None:
         argument_spec={
             "url": {"type": "str", "required": True},
             "unit": {"type": "str", "required": True},
+            "release": {"type": "str"},
+            "argv": {"type": "list", "elements": "str", "default": []},
+            "leaders": {"type": "dict", "default": {}},
+            "wait": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 5},
         },
         supports_check_mode=True,
     )
-    params = module.params
-    try:
-        unit = systemd.show(module.run_command, [params["unit"]])[params["unit"]]
-    except systemd.SystemdError as error:
-        module.fail_json(msg=f"{error}. This module needs a host that was booted with systemd.")
-    health = metrics = None
-    why = ""
-    if unit.running:
-        health, why = store_master.ask(params["url"], "/health", params["timeout"])
-        if not why:
-            metrics, why = store_master.ask(params["url"], "/metrics", params["timeout"])
-    facts = store_master.told(health, metrics)
-    module.exit_json(
-        changed=False,
-        running=unit.running,
-        error=why,
-        release=store_master.release_of(unit.MainPID, module.run_command) if unit.MainPID else None,
-        **{**facts, "in_use": unit.running and facts["in_use"]},
-    )
+    timeout = module.params["timeout"]
+    end = time.monotonic() + module.params["wait"]
+    seen = look(module, timeout)
+    while seen["running"] and not seen["settled"] and time.monotonic() + INTERVAL < end:
+        time.sleep(INTERVAL)
+        seen = look(module, min(timeout, max(INTERVAL, end - time.monotonic())))
+    module.exit_json(changed=False, **seen)
 
 
 if __name__ == "__main__":

@@ -141,6 +141,11 @@ def told(topology: Topology, master: Master) -> dict[str, Any]:
         "metrics_port": master.metrics_port,
         "hosts": list(master.places),
         "ha": master.ha,
+        # where each is asked how it is, by what the others call it when it leads
+        "leaders": {
+            f"{own}:{master.rpc_port}": f"http://{own}:{master.metrics_port}"
+            for own in (topology.hosts[host].address for host in master.places if host in topology.hosts)
+        },
         # whether anything in the plan is a client of the store
         "clients": has_clients(topology),
         "server_address": address(topology),

@@ -15,11 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from ansible_collections.mooncake.pd.plugins.plugin_utils.master import CLUSTER_VARIABLE
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import Topology
 
 ALL_UP_TO = 4  # partners; beyond it, those at powers of four
 _SPECIAL = ("router", "frontend")  # clients connect to them, hosts of the plan do not
+_OF_ETCD = ("etcd-client", "etcd-peer", "etcd-metrics")
 
 
 class Peers:
@@ -39,7 +41,8 @@ class Peers:
                 self.heads.setdefault(name, {})[instance.places[0]] = None
 
     def of(self, host: str) -> list[str]:
-        kinds = {process.kind for process in self.processes.get(host, ())}
+        own = self.processes.get(host, ())
+        kinds = {process.kind for process in own}
         found: dict[str, None] = {}
         for one, other in (("prefill", "decode"), ("decode", "prefill")):
             if one in kinds:
@@ -50,6 +53,7 @@ class Peers:
         master = self.topology.master
         if master and master.ha and "master" in kinds:  # one that stands by asks the one that leads
             found.update(dict.fromkeys(master.places))
+        if master and master.ha and any(CLUSTER_VARIABLE in process.environment for process in own):
             found.update(self._near(host, self.ring_of_etcd))
         # whoever has KV in the pool is written to and read by all others
         if kinds & {*self.rings, "store"}:
@@ -83,7 +87,7 @@ def to_try(planned: Mapping[str, Any], asking: Mapping[str, Any] | None = None) 
     The port of every purpose, or the first and the last: a firewall may be open for fewer than there are.
     """
     ports: dict[str, tuple[int, int]] = {}
-    for purpose, low, high in _claimed(planned, _kinds(asking) if asking else {"etcd"}):
+    for purpose, low, high in _claimed(planned, _etcd_purposes(asking) if asking else set(_OF_ETCD)):
         first, last = ports.get(purpose, (low, high))
         ports[purpose] = (min(first, low), max(last, high))
     return {
@@ -93,17 +97,20 @@ def to_try(planned: Mapping[str, Any], asking: Mapping[str, Any] | None = None) 
     }
 
 
-def _kinds(planned: Mapping[str, Any]) -> set[str]:
-    return {process["kind"] for process in planned["processes"]}
+def _etcd_purposes(asking: Mapping[str, Any]) -> set[str]:
+    """What of etcd a host has to reach: members all of it; masters and clients of the store, which elect the leader and
+    find it there, the clients' port. It may be closed to everybody else."""
+    if any(process["kind"] == "etcd" for process in asking["processes"]):
+        return set(_OF_ETCD)
+    clients = any(CLUSTER_VARIABLE in process["unit"]["environment"] for process in asking["processes"])
+    return {"etcd-client"} if clients else set()
 
 
-def _claimed(planned: Mapping[str, Any], asking: set[str]) -> Iterator[tuple[str, int, int]]:
-    """(purpose, first, last) of what others may reach. etcd may be closed to all but its members and masters."""
-    special = {*_SPECIAL, *({"etcd"} - asking)}
+def _claimed(planned: Mapping[str, Any], of_etcd: set[str]) -> Iterator[tuple[str, int, int]]:
+    """(purpose, first, last) of what the one that asks may reach."""
     for process in planned["processes"]:
-        theirs = {"etcd-client"} if process["kind"] == "etcd" and "master" in asking else set()
         for claim in process["claims"]["ports"]:
-            reached = process["kind"] not in special or claim["purpose"] in theirs
+            reached = claim["purpose"] in of_etcd if process["kind"] == "etcd" else process["kind"] not in _SPECIAL
             if reached and not claim["address"].startswith("127."):
                 yield claim["purpose"], claim["first"], claim["last"]
     for pool in planned["pools"]:

@@ -92,15 +92,18 @@ def puts(host) -> list[str]:
     return [line.split()[1] for line in lines if line.startswith("put ")]
 
 
-@pytest.fixture
-def changed(scenario, tmp_path):
-    """The inventory with another setting of the masters."""
-    shutil.copytree(scenario.inventory, tmp_path / "inventory")
-    path = tmp_path / "inventory" / "topology.yml"
+def inventory(scenario, folder: Path, **master) -> Path:
+    """That of the scenario with other settings of the masters."""
+    path = shutil.copytree(scenario.inventory, folder / "inventory") / "topology.yml"
     topology = yaml.safe_load(path.read_text())
-    topology["master"]["client_ttl"] = 30
+    topology["master"].update(master)
     path.write_text(yaml.safe_dump(topology))
     return path.parent
+
+
+@pytest.fixture
+def changed(scenario, tmp_path):
+    return inventory(scenario, tmp_path, client_ttl=30)
 
 
 def test_one_leads_and_the_other_stands_by(scenario):
@@ -112,6 +115,12 @@ def test_one_leads_and_the_other_stands_by(scenario):
     text = play(scenario, "master")
     assert "It leads." in text
     assert f"It stands by, and {ADDRESSES[first]}:17051 leads." in text
+    assert text.count("changed=0") == len(ADDRESSES)
+
+
+def test_check_mode_is_content_with_them(scenario):
+    text = play(scenario, "master", "--check")
+    assert f"It stands by, and {ADDRESSES[leader()]}:17051 leads." in text
     assert text.count("changed=0") == len(ADDRESSES)
 
 
@@ -157,6 +166,41 @@ def test_a_leader_that_is_killed_is_followed(scenario, client):
     assert time.monotonic() - began < 20
     until(lambda: role(first) == ("standby", False))
     until(lambda: puts(client) == ["0"] * 4)
+
+
+def test_a_leader_that_left_the_plan_is_named(scenario, client, tmp_path):
+    first = leader()
+    alone = inventory(scenario, tmp_path, client_ttl=30, hosts=[other(first)])
+    began = time.monotonic()
+    text = play(scenario, "master", rc=2, inventory=alone)
+    assert f"stands by for {ADDRESSES[first]}:17051, which is none of the planned masters" in text
+    assert time.monotonic() - began < 30
+    # the way out
+    scenario.hosts[first].check_output(f"systemctl disable --now {UNIT}")
+    until(lambda: role(other(first)) == ("leader", True))
+    play(scenario, "master", inventory=alone)
+    scenario.hosts[first].check_output(f"systemctl enable --now {UNIT}")
+    until(lambda: role(first) == ("standby", False))
+    until(lambda: puts(client) == ["0"] * 4)
+
+
+def test_masters_that_move_end_together(scenario, client, tmp_path):
+    """One by one, the first would wait for a leader at the new port."""
+    before, had = started(scenario), keys(leader())
+    moved = inventory(scenario, tmp_path, client_ttl=30, rpc_port=17061, metrics_port=9013)
+    text = play(scenario, "master", "-e", "master_confirm=true", rc=2, inventory=moved)
+    assert "is to move (rpc_port 17051 -> 17061, metrics_port 9003 -> 9013)" in text
+    assert (started(scenario), keys(leader()) >= had) == (before, True)
+    # the way out
+    for host in scenario.hosts.values():
+        host.check_output(f"systemctl stop {UNIT}")
+    play(scenario, "master", inventory=moved)
+    assert {scenario.listening(host, UNIT)[ADDRESSES[host]] == {9013, 17061} for host in ADDRESSES} == {True, False}
+    until(lambda: puts(client) == ["0"] * 4, 60)
+    for host in scenario.hosts.values():
+        host.check_output(f"systemctl stop {UNIT}")
+    play(scenario, "master", inventory=inventory(scenario, tmp_path / "back", client_ttl=30))
+    until(lambda: puts(client) == ["0"] * 4, 60)
 
 
 def test_without_etcd_nobody_leads_and_it_is_told(scenario, client):

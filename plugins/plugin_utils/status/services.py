@@ -113,7 +113,8 @@ def leaderless(told: Sequence[Mapping[str, Any]], seen: Seen) -> Iterator[Proble
     planned = (seen.cluster.get("master") or {}).get("hosts", [])
     if not (seen.cluster.get("master") or {}).get("ha") or len(masters) < len(planned):
         return
-    if not any(one["role"] == LEADER for one in masters):
+    # one that did not answer may lead, unless it does not run
+    if all(one["role"] == STANDBY or one["plan"] in (MISSING, NOT_RUNNING) for one in masters):
         what = f"none of the masters on {', '.join(planned)} leads, so no client of the store is served"
         yield Problem(
             "no-leader", "master", None, what, "look at etcd, through which they elect one, then at their logs"

@@ -70,3 +70,22 @@ def test_command_is_explained(path):
             above = lines[first - 1].strip()
             assert above.startswith("#"), f"{path.name}:{first + 1} does not say why a command is needed"
             assert "changed_when" in task or "creates" in task, f"{path.name}:{first + 1} has no changed_when"
+
+
+def test_whose_mooncake_it_is_is_decided_in_one_place():
+    """Written twice, what prepare.yml installs and what the masters and nodes of the pool run part one day."""
+    decided = {
+        path.name
+        for path in (ROOT / "playbooks").rglob("*.yml")
+        for line in path.read_text().splitlines()
+        if "group_names" in line and "engine_mode | default" in line
+    }
+    assert decided == {"mooncake.yml"}
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda p: p.name)
+def test_plays_that_ask_whose_mooncake_it_is_have_the_answer(path):
+    asking = ("vars/master.yml", "vars/store.yml", "mooncake_of_its_own", "tasks/bundle.yml", "tasks/bundle_needs.yml")
+    for play in plays(path):
+        if any(one in str(play) for one in asking):
+            assert "vars/mooncake.yml" in play["vars_files"], play["name"]

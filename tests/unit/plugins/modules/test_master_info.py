@@ -8,7 +8,8 @@ import http.server
 import json
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,14 @@ def master() -> Iterator[tuple[Master, str]]:
 
 @pytest.fixture
 def look(run_module: RunModule, monkeypatch: pytest.MonkeyPatch, master: tuple[Master, str]) -> Any:
-    def ask(state: str = "active") -> dict[str, Any]:
-        shown = f"Id={UNIT}\nLoadState=loaded\nActiveState={state}\nMainPID=0\n"
+    def ask(state: str = "active", command: Sequence[str] = (), **params: Any) -> dict[str, Any]:
+        shown = f"Id={UNIT}\nLoadState=loaded\nActiveState={state}\nMainPID={7 if command else 0}\n"
+        monkeypatch.setattr(store_master, "command_of", lambda pid: list(command))
+        monkeypatch.setattr(store_master, "release_of", lambda pid, run: "0.3.11.post1")
         monkeypatch.setattr(AnsibleModule, "run_command", lambda self, command, **more: (0, shown, ""))
         # a proxy would answer for it
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-        return run_module(master_info, url=master[1], unit=UNIT, timeout=2)
+        return run_module(master_info, **{"url": master[1], "unit": UNIT, "timeout": 2, **params})
 
     return ask
 
@@ -144,3 +147,60 @@ def test_the_release_that_runs(tmp_path: Path, program: str, told: str, release:
     (tmp_path / "7" / "environ").write_bytes(b"HOME=/\0MOONCAKE_PD_MOONCAKE=0.3.11.post1\0")
     assert store_master.release_of(7, lambda command: (0, told, ""), str(tmp_path)) == release
     assert store_master.release_of(8, lambda command: (0, told, ""), str(tmp_path)) is None
+
+
+def test_the_command_of_a_process(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cmdline").write_bytes(b"/opt/mooncake_master\0--rpc_port=17051\0--cluster_id=\0")
+    assert store_master.command_of(7, str(tmp_path)) == ["/opt/mooncake_master", "--rpc_port=17051", "--cluster_id="]
+    assert store_master.command_of(8, str(tmp_path)) == []
+
+
+def test_one_that_runs_elsewhere_than_planned_is_asked_where_it_runs(look: Any, master: tuple[Master, str]) -> None:
+    port = master[1].rpartition(":")[2]
+    command = ["mooncake_master", "--metrics_host=127.0.0.1", f"--metrics_port={port}"]
+    seen = look(command=command, url="http://192.0.2.1:9")
+    assert (seen["error"], seen["key_count"]) == ("", 14)
+    # releases before 0.3.13 listen on all addresses
+    assert look(command=["mooncake_master", f"--metrics_port={port}"], url="http://127.0.0.1:9")["key_count"] == 14
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_one_that_stands_by_is_settled_when_the_one_that_it_follows_serves(
+    look: Any, master: tuple[Master, str], serves: bool
+) -> None:
+    """One server is both here."""
+    master[0].health = json.dumps({**STANDS_BY, "service_ready": serves})
+    seen = look(leaders={"10.0.0.1:17051": master[1]})
+    assert seen["settled"] is serves
+    assert ("it is standby" in seen["leader_error"]) is not serves
+
+
+def test_waiting_ends_when_its_time_is_over_and_at_once_when_there_is_nothing_to_wait_for(
+    look: Any, master: tuple[Master, str]
+) -> None:
+    leaders = {"10.0.0.1:17051": "http://127.0.0.1:1"}
+    began = time.monotonic()
+    assert look(leaders=leaders, wait=60)["settled"] is True  # it leads
+    assert look("inactive", leaders=leaders, wait=60)["settled"] is False
+    master[0].health = json.dumps(STANDS_BY)
+    assert look(wait=60)["settled"] is True  # nobody says who might lead
+    assert time.monotonic() - began < 5
+    began = time.monotonic()
+    seen = look(leaders=leaders, wait=1.2)
+    assert seen["settled"] is False
+    assert "refused" in seen["leader_error"]
+    assert 0.5 < time.monotonic() - began < 4
+
+
+def test_one_that_follows_a_stranger_is_told_so(look: Any, master: tuple[Master, str]) -> None:
+    master[0].health = json.dumps(STANDS_BY)
+    seen = look(leaders={"10.0.0.2:17051": "http://127.0.0.1:1"})
+    assert "stands by for 10.0.0.1:17051, which is none of the planned masters (10.0.0.2:17051)" in seen["misled"]
+
+
+def test_what_is_planned_decides_whether_it_may_restart(look: Any) -> None:
+    command = ["mooncake_master", "--rpc_port=17051", "--enable_ha=true"]
+    assert look(command=command, argv=command, release="0.3.11.post1")["refusal"] == ""
+    assert "0.3.13" in look(command=command, argv=command, release="0.3.13")["refusal"]
+    assert "17052" in look(command=command, argv=["--rpc_port=17052", "--enable_ha=true"])["refusal"]

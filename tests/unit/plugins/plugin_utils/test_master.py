@@ -136,6 +136,9 @@ def test_masters_that_stand_by_for_each_other():
         "without": ["master-rpc"],
     }
     assert plan(raw).groups()["master"] == ["control", "p1", "d1"]
+    told = plan(raw).cluster()["master"]["leaders"]
+    assert list(told) == stands_by["json"]["leader_address"]
+    assert told["192.0.2.21:17051"] == "http://192.0.2.21:9003"
 
 
 def test_clients_are_told_the_same_cluster_as_the_masters():

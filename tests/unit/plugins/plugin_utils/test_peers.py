@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.peers import to_try
+from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.faults import store
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies import ascend, cpu, plan
 
 
@@ -73,6 +74,19 @@ def test_masters_try_each_other_and_the_clients_port_of_etcd():
     # who is neither a master nor a member may be shut out
     assert to_try(host(raw, "m3"), host(raw, "p1"))["ports"] == {}
     assert to_try(host(raw, "m2"), host(raw, "m1"))["ports"] == {"master-rpc": 17051, "master-metrics": 9003}
+
+
+def test_clients_of_the_store_try_the_clients_port_of_etcd_where_it_names_the_leader():
+    raw = store()
+    raw["hosts"] |= {f"m{number}": {"address": f"192.0.2.{100 + number}"} for number in (1, 2, 3)}
+    raw["etcd"] = {"hosts": ["m3"]}
+    node = raw["store"]["nodes"][0]["host"]
+    for name in ("p1", "d1", node):
+        assert "m3" not in named(raw, name)  # one master is found without it
+    raw["master"] = {"hosts": ["m1", "m2"]}
+    for name in ("p1", "d1", node):
+        assert {"m1", "m2", "m3"} <= set(named(raw, name))
+        assert to_try(host(raw, "m3"), host(raw, name))["ports"] == {"etcd-client": 2379}
 
 
 def test_a_host_that_runs_nothing_has_no_ports():

@@ -58,6 +58,7 @@ def test_cluster():
             "metrics_port": 9003,
             "hosts": ["control"],
             "ha": False,
+            "leaders": {"192.0.2.10:17051": "http://192.0.2.10:9003"},
             "clients": False,
             "server_address": "192.0.2.10:17051",
             "client_environment": {},

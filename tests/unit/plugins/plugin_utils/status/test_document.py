@@ -272,17 +272,22 @@ def test_service_that_was_not_asked_is_unknown() -> None:
     assert told(content) == [("not-healthy", "router"), ("not-healthy", "master")]
 
 
-def masters(*roles: tuple[str, bool]) -> dict[str, Any]:
-    """Two masters that stand by for each other, on control and npu1, with what they answer."""
+def masters(*roles: tuple[str, bool], **wrong: Any) -> dict[str, Any]:
+    """Two masters that stand by for each other, on control and npu1, with what they answer and what npu1 lacks."""
     cluster = Cluster()
     cluster.plans["npu1"]["processes"].append(process("master", "master"))
-    cluster.units["npu1"]["units"].append(unit(cluster.plans["npu1"]["processes"][-1]["unit"]["name"]))
+    cluster.units["npu1"]["units"].append(
+        unit(cluster.plans["npu1"]["processes"][-1]["unit"]["name"], **wrong.pop("unit", {}))
+    )
     answers = [
         {"ok": True, "why": "", "json": {"role": role, "service_ready": ready, "leader_address": "192.0.2.10:17051"}}
         for role, ready in roles
     ]
-    seen = cluster.seen(asked={"control": {"router": {"ok": True, "why": ""}, "master": answers[0]}})
-    seen.asked["npu1"] = {"master": answers[1]}
+    if "absent" in wrong:
+        del cluster.units["npu1"]
+    asked = {"control": {"router": {"ok": True, "why": ""}, "master": answers[0]}}
+    seen = cluster.seen(asked=asked, **wrong)
+    seen.asked["npu1"] = {"master": answers[1]} if len(answers) > 1 else {}
     seen.cluster["master"] = {"ha": True, "hosts": ["control", "npu1"]}
     return document(seen)
 
@@ -300,6 +305,18 @@ def test_masters_tell_who_leads() -> None:
 def test_masters_of_which_none_leads(other: tuple[str, bool]) -> None:
     """All of them answer 200, and name the leader that was."""
     assert told(masters(("standby", False), other)) == [("no-leader", "master")]
+
+
+def test_a_master_that_cannot_be_asked_may_lead() -> None:
+    content = masters(("standby", False), absent={"npu1": "no route to host"})
+    assert "no-leader" not in {each["rule"] for each in content["problems"]}
+    assert not content["ok"]
+    assert told(masters(("standby", False))) == [("not-healthy", "master")]
+
+
+def test_a_master_that_does_not_run_does_not_lead() -> None:
+    stopped = {"active_state": "inactive", "running": False}
+    assert ("no-leader", "master") in told(masters(("standby", False), unit=stopped))
 
 
 def test_service_with_an_older_unit_file() -> None:
