@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils import engine_lock
+from ansible_collections.mooncake.pd.plugins.plugin_utils import engine_lock, mooncake
 from ansible_collections.mooncake.pd.plugins.plugin_utils import etcd as etcds
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
@@ -126,6 +126,7 @@ class Plan:
                 "transfer": connector.transfer,
                 "binds": connector.binds,
                 "transport_lines": TRANSPORT_LINES[protocol],
+                "proof_protocols": mooncake.proof_protocols(topology.mooncake.version, protocol),
             },
             "abort_timeout": topology.abort_timeout,
             "drain_timeout": topology.drain_timeout,
