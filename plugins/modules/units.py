@@ -50,7 +50,8 @@ options:
       files:
         description:
           - Files that the program reads. They are written before the start, for everybody to read, so nothing in them
-            may be secret. They are never removed, as the unit that ran before may name another one.
+            may be secret. A container has those of its unit under the same name. They are never removed, as the unit
+            that ran before may name another one.
           - They are no part of the digest. A path that tells its content, in the environment or the arguments of the
             unit, makes a new content a new unit.
         type: list

@@ -21,7 +21,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import TRAN
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES
 from ansible_collections.mooncake.pd.plugins.plugin_utils.lines import line_map
-from ansible_collections.mooncake.pd.plugins.plugin_utils.needed_files import needed_files
+from ansible_collections.mooncake.pd.plugins.plugin_utils.needed_files import mounts, needed_files
 from ansible_collections.mooncake.pd.plugins.plugin_utils.peers import Peers
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.catalogue import RULES as PREFLIGHT
@@ -84,6 +84,7 @@ class Plan:
             "pools": _pools(processes),
             "peers": self._peers.of(host),
             "files": needed_files(self.topology.model.path, processes),
+            "mounts": mounts(self.topology.model.path, processes),
         }
         return {"ansible_host": machine.address, "pd_host": planned}
 

@@ -430,6 +430,22 @@ def test_everybody_reaches_a_file_whatever_umask_root_has(
         os.umask(before)
 
 
+def test_a_container_has_the_files_of_its_own_unit_only(
+    run_module: RunModule, systemd: Systemd, tmp_path: Path
+) -> None:
+    """What is planned of another unit would restart this one, too."""
+    made = plan()
+    paths = [tmp_path / f"{number}.json" for number, _unit in enumerate(made["units"])]
+    for number, unit in enumerate(made["units"]):
+        unit["files"] = [{"path": str(paths[number]), "content": "{}"}]
+    answer = run_module(units, **made, container={"image": "localhost/i:1", "mounts": ["/data:/data:ro"]})
+    assert answer["changed"]
+    for number, unit in enumerate(made["units"]):
+        text = (systemd.units / unit["name"]).read_text()
+        assert f"--volume=/data:/data:ro --volume={paths[number]}:{paths[number]}:ro" in text
+        assert [path for path in paths if str(path) in text] == [paths[number]]
+
+
 def test_the_file_of_the_unit_before_stays_for_a_way_back(
     run_module: RunModule, systemd: Systemd, tmp_path: Path
 ) -> None:
