@@ -63,17 +63,6 @@ options:
         description: Pattern of lines that tell of another transport. Empty for none.
         type: str
         default: ""
-      nodes:
-        description: Not used here.
-        type: list
-        elements: dict
-      bytes:
-        description: Not used here.
-        type: int
-      sides:
-        description: Not used here.
-        type: list
-        elements: str
   token:
     description: Name of this proof, the same on all hosts and new in every run.
     type: str
@@ -216,9 +205,6 @@ def main() -> None:
                     "devices": {"type": "list", "elements": "str", "default": []},
                     "environment": {"type": "dict", "default": {}},
                     "fallback": {"type": "str", "default": ""},
-                    "nodes": {"type": "list", "elements": "dict"},
-                    "bytes": {"type": "int"},
-                    "sides": {"type": "list", "elements": "str"},
                 },
             },
             "token": {"type": "str", "required": True, "no_log": False},
