@@ -186,7 +186,9 @@ def command(params: Dict[str, Any], wish: Dict[str, Any]) -> List[str]:
     """timeout(1) ends it whatever becomes of Ansible."""
     python = os.path.join(params["path"], "bin", "python3")
     own = ["runuser", "-u", params["user"], "--"] if params["user"] else []
-    return ["timeout", "--kill-after=5", str(params["timeout"]), *own, python, "-I", "-", json.dumps(wish)]
+    # as an argument: input that a program ends without reading is an error of its own and hides what it said
+    program = [python, "-I", "-c", source(store_client), json.dumps(wish)]
+    return ["timeout", "--kill-after=5", str(params["timeout"]), *own, *program]
 
 
 def main() -> None:
@@ -229,7 +231,6 @@ def main() -> None:
     }
     code, out, log = module.run_command(
         command(params, wish),
-        data=source(store_client),
         environ_update={**params["environment"], **store["environment"], **ONCE},
         handle_exceptions=True,
     )
