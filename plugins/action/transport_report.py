@@ -77,7 +77,7 @@ def _hosts(task_vars: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
         offered, proven, witness = (variables.get(names[key]) or {} for key in ("offered", "proven", "witness"))
         failed = next((one for one in (offered, proven, witness) if one.get("failed") or one.get("unreachable")), {})
         found[host] = transport.Told(
-            peers=variables.get(names["peers"]) or (),
+            peers=variables.get(names["peers"]),
             results=(proven.get("proof") or {}).get("results"),
             witness=witness.get("witness"),
             why=" ".join(str(failed.get("msg") or "").split()),

@@ -87,7 +87,8 @@ def _options(unit: Mapping[str, Any], container: Mapping[str, Any], service: Map
         words += [f"--user={container['user']}"]
         words += [f"--group-add={group}" for group in " ".join(_texts(service.get("SupplementaryGroups"))).split()]
     words += [f"--device={device}" for device in container.get("devices") or ()]
-    words += [f"--volume={mount}" for mount in container.get("mounts") or ()]
+    own = (f"{file['path']}:{file['path']}:ro" for file in unit.get("files") or ())
+    words += [f"--volume={mount}" for mount in dict.fromkeys([*(container.get("mounts") or ()), *own])]
     variables = unit.get("environment") or {}
     words += [f"--env={key}={variables[key]}" for key in sorted(variables)]
     words += list(container.get("args") or ())

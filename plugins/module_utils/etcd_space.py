@@ -16,6 +16,10 @@ from ansible_collections.mooncake.pd.plugins.module_utils.etcd_cluster import Cl
 
 NOSPACE = "NOSPACE"
 _DEFAULT_QUOTA = 2 * 1024**3  # of 0; below 0 there is none (server/storage/quota.go@v3.6.0)
+# A request is refused, and the alarm raised again, when it would reach the quota (Available() there): so the largest
+# one has to have room (DefaultMaxRequestBytes of embed/config.go@v3.4.0), or with a small quota a twentieth of it
+_LARGEST_REQUEST = 3 * 1024**2 // 2
+_SMALL = 20
 
 
 class Refused(Exception):
@@ -42,11 +46,12 @@ def to_defragment(cluster: Cluster, name: str, min_free: int) -> Optional[Known]
 
 
 def to_disarm(cluster: Cluster, quota: int) -> list[Known]:
-    """Members whose alarm says that there is no space, when all of them have some."""
+    """Members whose alarm says that there is no space, when all of them have room for the next requests."""
     raised = {number(alarm.get("memberID")) for one in cluster.asked for alarm in one.alarms if _no_space(alarm)}
     limit = quota or _DEFAULT_QUOTA
+    room = min(_LARGEST_REQUEST, limit // _SMALL)
     # the alarm of one refuses the writes of all, and whoever is full raises it again at the next one
-    full = [member for member in cluster.members if 0 < limit <= _size(member)]
+    full = [member for member in cluster.members if 0 < limit <= _size(member) + room]
     return [] if full else [member for member in cluster.members if member.id in raised]
 
 

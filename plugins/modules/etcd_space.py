@@ -14,7 +14,8 @@ description:
   - Beyond its quota a member raises the alarm C(NOSPACE), and all of them take no writes until somebody takes it back.
     What counts is the file of the database, which keeps its size when keys are deleted and old versions are compacted.
   - Defragments the file of one member, when enough of it is free and the others are a quorum, for the member answers
-    nobody meanwhile. Takes back the alarm as soon as the files of all members are smaller than the quota.
+    nobody meanwhile. Takes back the alarm as soon as the files of all members leave room below the quota for the
+    largest request (1.5 MiB, or a twentieth of a small quota); with less, the next request would raise it again.
 options:
   defragment:
     description: Name of the member whose file is to be made smaller. Without it only alarms are looked at.

@@ -63,17 +63,6 @@ options:
         description: Pattern of lines that tell of another transport. Empty for none.
         type: str
         default: ""
-      nodes:
-        description: Not used here.
-        type: list
-        elements: dict
-      bytes:
-        description: Not used here.
-        type: int
-      sides:
-        description: Not used here.
-        type: list
-        elements: str
   token:
     description: Name of this proof, the same on all hosts and new in every run.
     type: str
@@ -197,7 +186,9 @@ def command(params: Dict[str, Any], wish: Dict[str, Any]) -> List[str]:
     """timeout(1) ends it whatever becomes of Ansible."""
     python = os.path.join(params["path"], "bin", "python3")
     own = ["runuser", "-u", params["user"], "--"] if params["user"] else []
-    return ["timeout", "--kill-after=5", str(params["timeout"]), *own, python, "-I", "-", json.dumps(wish)]
+    # as an argument: input that a program ends without reading is an error of its own and hides what it said
+    program = [python, "-I", "-c", source(store_client), json.dumps(wish)]
+    return ["timeout", "--kill-after=5", str(params["timeout"]), *own, *program]
 
 
 def main() -> None:
@@ -216,9 +207,6 @@ def main() -> None:
                     "devices": {"type": "list", "elements": "str", "default": []},
                     "environment": {"type": "dict", "default": {}},
                     "fallback": {"type": "str", "default": ""},
-                    "nodes": {"type": "list", "elements": "dict"},
-                    "bytes": {"type": "int"},
-                    "sides": {"type": "list", "elements": "str"},
                 },
             },
             "token": {"type": "str", "required": True, "no_log": False},
@@ -243,7 +231,6 @@ def main() -> None:
     }
     code, out, log = module.run_command(
         command(params, wish),
-        data=source(store_client),
         environ_update={**params["environment"], **store["environment"], **ONCE},
         handle_exceptions=True,
     )

@@ -70,14 +70,16 @@ rows:
   elements: dict
   contains:
     pair:
-      description: The host that read and wrote, and the host whose memory it was.
+      description:
+        - The host that read and wrote, and the host whose memory it was. The latter is C(?) when the former was lost
+          before it knew its peers.
       type: str
       sample: d1-p1
     source:
       description: The first of them.
       type: str
     peer:
-      description: The second.
+      description: The second. Empty for C(?).
       type: str
     protocol:
       description: Transport that was to be proven.

@@ -49,15 +49,16 @@ options:
         type: int
       files:
         description:
-          - Files that the program reads. They are written before the start, with mode 0640, for the user and group of
-            the unit, and never removed, as the unit that ran before may name another one.
+          - Files that the program reads. They are written before the start, for everybody to read, so nothing in them
+            may be secret. A container has those of its unit under the same name. They are never removed, as the unit
+            that ran before may name another one.
           - They are no part of the digest. A path that tells its content, in the environment or the arguments of the
             unit, makes a new content a new unit.
         type: list
         elements: dict
         suboptions:
           path:
-            description: Absolute path. Its folder is made when it is not there.
+            description: Absolute path. Its folder is made when it is not there, and opened (C(a+x)) when it is closed.
             type: path
             required: true
           content:
@@ -356,12 +357,9 @@ class Units:
         if self.state in ("previous", "absent"):
             return []
         try:
-            files = config_files.wanted(params["units"], params["defaults"], params["container"])
+            files = config_files.wanted(params["units"])
             seen = [(file, config_files.look(file)) for file in files]
             self.files = [(file, found) for file, found in seen if not found.as_wanted]
-            if not self.module.check_mode:  # there, the user may be one that another task would have made
-                for file, _found in self.files:
-                    config_files.ids(file)
         except (config_files.ConfigFileError, OSError) as error:
             return [str(error)]
         return []
@@ -416,7 +414,7 @@ class Units:
                 "before": found.content or "",
                 "after": file.content,
                 "before_header": file.path if found.content is not None else f"{file.path} (absent)",
-                "after_header": f"{file.path} ({file.user}:{file.group}, mode {config_files.MODE:04o})",
+                "after_header": f"{file.path} (mode {config_files.MODE:04o})",
             }
             for file, found in self.files
         ]

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, mooncake.pd contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ports that Mooncake's transfer engine draws from, by release and environment."""
+"""What Mooncake's transfer engine does, by release and environment: the ports that it draws from, and what holds it
+to a transport."""
 
 from __future__ import annotations
 
@@ -31,6 +32,8 @@ STORE_CLIENT_PORTS = (12300, 14300)
 ADXL_BASE = 20000
 _ADXL_STRIDE = (("0.0", 1000), ("0.3.8", 100))
 _ADXL_BASE_SINCE = "0.3.8"
+# mooncake-transfer-engine/src/transfer_engine_impl.cpp: a build for NPUs reads MC_FORCE_TCP from this release on
+_ASCEND_FORCED_SINCE = "0.3.12"
 
 
 def rpc_span(version: str, environment: Environment) -> tuple[int, int]:
@@ -41,6 +44,13 @@ def rpc_span(version: str, environment: Environment) -> tuple[int, int]:
 def rpc_pool(version: str, environment: Environment, where: str) -> tuple[Claim, ...]:
     """The transfer engine of every worker takes a random port for its RPC, and for TCP one more for the data."""
     return pool("transfer-rpc", [rpc_span(version, environment)], where)
+
+
+def proof_protocols(version: str, protocol: str) -> list[str]:
+    """In which order transfers are proven. TCP comes first, where the engine can be held to it: what fails there is the
+    way, a port or Mooncake, and no matter of devices."""
+    forced = protocol != "ascend" or at_least(version, _ASCEND_FORCED_SINCE)
+    return list(dict.fromkeys([*(["tcp"] if forced else []), protocol]))
 
 
 def store_span(environment: Environment) -> tuple[int, int]:

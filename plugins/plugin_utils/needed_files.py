@@ -19,6 +19,15 @@ def needed_files(model: str, processes: Sequence[Process]) -> list[dict[str, str
     return [*_of_engines(model, processes), *({"path": path, "purpose": "ssd"} for path in disks)]
 
 
+def mounts(model: str, processes: Sequence[Process]) -> dict[str, list[str]]:
+    """What all engines of a host need of it in a container. What a single process needs besides is in its own unit."""
+    engines = [process for process in processes if process.kind in ("prefill", "decode")]
+    if not engines:
+        return {"files": [], "folders": []}
+    folders = {process.pool.disk.path: None for process in engines if process.pool and process.pool.disk}
+    return {"files": [model, *(file["path"] for file in _of_engines(model, engines))], "folders": list(folders)}
+
+
 def _of_engines(model: str, processes: Sequence[Process]) -> list[dict[str, str]]:
     engines = [process for process in processes if process.kind in ("prefill", "decode")]
     if not engines:

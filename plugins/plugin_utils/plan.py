@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils import engine_lock
+from ansible_collections.mooncake.pd.plugins.plugin_utils import engine_lock, mooncake
 from ansible_collections.mooncake.pd.plugins.plugin_utils import etcd as etcds
 from ansible_collections.mooncake.pd.plugins.plugin_utils import master as masters
 from ansible_collections.mooncake.pd.plugins.plugin_utils import router as routers
@@ -21,7 +21,7 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import TRAN
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines import vllm
 from ansible_collections.mooncake.pd.plugins.plugin_utils.engines.kinds import ENGINES
 from ansible_collections.mooncake.pd.plugins.plugin_utils.lines import line_map
-from ansible_collections.mooncake.pd.plugins.plugin_utils.needed_files import needed_files
+from ansible_collections.mooncake.pd.plugins.plugin_utils.needed_files import mounts, needed_files
 from ansible_collections.mooncake.pd.plugins.plugin_utils.peers import Peers
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.catalogue import RULES as PREFLIGHT
@@ -84,6 +84,7 @@ class Plan:
             "pools": _pools(processes),
             "peers": self._peers.of(host),
             "files": needed_files(self.topology.model.path, processes),
+            "mounts": mounts(self.topology.model.path, processes),
         }
         return {"ansible_host": machine.address, "pd_host": planned}
 
@@ -126,6 +127,7 @@ class Plan:
                 "transfer": connector.transfer,
                 "binds": connector.binds,
                 "transport_lines": TRANSPORT_LINES[protocol],
+                "proof_protocols": mooncake.proof_protocols(topology.mooncake.version, protocol),
             },
             "abort_timeout": topology.abort_timeout,
             "drain_timeout": topology.drain_timeout,

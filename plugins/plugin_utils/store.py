@@ -16,8 +16,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Conn
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact, pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import ConfigFile, Disk, LogLine, PoolShare, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
-    DECODE,
-    PREFILL,
     Instance,
     Ssd,
     Store,
@@ -31,6 +29,8 @@ KIND = "store"
 METADATA = "P2PHANDSHAKE"
 CONFIG_VARIABLE = "MOONCAKE_CONFIG_PATH"
 FABRIC_VARIABLE = "ASCEND_ENABLE_USE_FABRIC_MEM"
+# A path of the plan, which tells another content by another name. Variables such as host_config_dir are Ansible's and
+# unknown to it, so this folder does not move with them; its documents say so.
 CONFIG_DIR = "/etc/mooncake-pd/pool"
 # What wins over the file or beside it, and the key of each. mooncake_backend.py of vLLM-Ascend@v0.23.0,
 # mooncake_config.py of Mooncake@v0.3.11, file_storage_config and storage_backend.cpp@v0.3.11.
@@ -193,13 +193,8 @@ def _disk_memory(ssd: Ssd | None, variables: Mapping[str, str]) -> int:
 
 
 def told(topology: Topology, store: Store, connector: Connector) -> dict[str, Any]:
-    """What others have to know: how a client gets in, and who brings how much."""
+    """What others have to know: how a client gets in."""
     chosen = protocol(topology, connector)
-    workers = [
-        (item.name, layout.workers(item) * item.dp * store.segment(item.kind))
-        for item in topology.instances
-        if joins_store(topology, item.kind)
-    ]
     return {
         "metadata_server": METADATA,
         "server_address": masters.address(topology),
@@ -207,7 +202,4 @@ def told(topology: Topology, store: Store, connector: Connector) -> dict[str, An
         "protocol": chosen,
         "devices": list(store.devices),
         "fallback": FALLBACK if chosen == "rdma" else "",
-        "nodes": [{"host": node.host, "port": node.port, "bytes": node.segment_size} for node in store.nodes],
-        "bytes": sum(size for _name, size in workers) + sum(node.segment_size for node in store.nodes),
-        "sides": [kind for kind in (PREFILL, DECODE) if joins_store(topology, kind)],
     }

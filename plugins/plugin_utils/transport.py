@@ -74,7 +74,7 @@ def _pairs(prefill: Sequence[str], decode: Sequence[str], pairs: str) -> Iterabl
 class Told:
     """What a host told in a run; what is None was not."""
 
-    peers: Sequence[str]
+    peers: Sequence[str] | None  # None: it was lost before it knew them
     results: Sequence[Mapping[str, Any]] | None = None
     witness: Mapping[str, Any] | None = None
     why: str = ""  # what ended its part, when something did
@@ -85,7 +85,7 @@ class Row:
     """A host that read and wrote memory of another over one protocol."""
 
     source: str
-    peer: str
+    peer: str  # empty when the host was lost before it knew any
     protocol: str
     rule: str = ""
     problem: str = ""
@@ -98,7 +98,7 @@ class Row:
 
     @property
     def pair(self) -> str:
-        return f"{self.source}-{self.peer}"
+        return f"{self.source}-{self.peer or '?'}"
 
     def as_dict(self) -> dict[str, Any]:
         return {"pair": self.pair, **vars(self), "proven": not self.rule, "mend": MEND.get(self.rule, "")}
@@ -125,8 +125,13 @@ def rows(hosts: Mapping[str, Told], protocols: Sequence[str]) -> list[Row]:
         _row(hosts, source, peer, protocol)
         for protocol in protocols
         for source in hosts
-        for peer in hosts[source].peers
+        for peer in _peers(hosts[source])
     ]
+
+
+def _peers(told: Told) -> Sequence[str]:
+    """Nobody else may have a pair with a host that was lost early, so it stands for itself."""
+    return [""] if told.peers is None else told.peers
 
 
 def _row(hosts: Mapping[str, Told], source: str, peer: str, protocol: str) -> Row:

@@ -115,7 +115,8 @@ def test_one_leads_and_the_other_stands_by(scenario):
     text = play(scenario, "master")
     assert "It leads." in text
     assert f"It stands by, and {ADDRESSES[first]}:17051 leads." in text
-    assert text.count("changed=0") == len(ADDRESSES)
+    # localhost has looked that there is a plan
+    assert text.count("changed=0") == len(ADDRESSES) + 1
 
 
 def test_check_mode_is_content_with_them(scenario):
@@ -161,10 +162,12 @@ def test_the_one_that_leads_restarts_last(scenario, client, changed):
 def test_a_leader_that_is_killed_is_followed(scenario, client):
     first = leader()
     scenario.hosts[first].check_output(f"systemctl kill -s KILL {UNIT}")
+    until(lambda: role(first) != ("leader", True))
     began = time.monotonic()
-    until(lambda: role(other(first)) == ("leader", True))
+    # systemd starts the killed one again before its lease has run out, so each of them may be elected
+    following = leader()
     assert time.monotonic() - began < 20
-    until(lambda: role(first) == ("standby", False))
+    until(lambda: role(other(following)) == ("standby", False))
     until(lambda: puts(client) == ["0"] * 4)
 
 

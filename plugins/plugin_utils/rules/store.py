@@ -206,6 +206,13 @@ def _check_disk(where: str, ssd: Ssd, report: Report) -> None:
             f"{path!r} is no plain absolute folder; the store refuses what is relative or has .. in it.",
             "write it like /data/kv.",
         )
+    elif posixpath.dirname(path) == "/":
+        report.error(
+            "store-ssd-path",
+            f"{where}.path",
+            f"{path} lies in / itself: others have their folders there, and a disk that is not mounted is not seen.",
+            f"name a folder below it, like {path}/kv.",
+        )
     elif any(path == folder or path.startswith(f"{folder}/") for folder in _FLEETING):
         report.error(
             "store-ssd-path",

@@ -12,6 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+START = yaml.safe_load((ROOT / "playbooks/start.yml").read_text())
 TASK_FILES = sorted((ROOT / "roles").glob("*/tasks/*.yml")) + sorted((ROOT / "roles").glob("*/handlers/*.yml"))
 
 
@@ -43,6 +44,28 @@ def test_nothing_runs_without_a_plan(path):
     """Without hosts Ansible does nothing and calls it a success."""
     first = yaml.safe_load(path.read_text())[0]
     assert path.name == "guard.yml" or first["ansible.builtin.import_playbook"] in ("guard.yml", "preflight.yml")
+
+
+@pytest.mark.parametrize("role", ["master", "store"])
+def test_what_loses_its_memory_restarts_alone_and_when_it_was_confirmed(role):
+    """Neither masters nor nodes of the pool may restart together, or without a question."""
+    tasks = {path.stem: yaml.safe_load(path.read_text()) for path in TASK_FILES if path.parts[-3] == role}
+    starts = {
+        name: each["mooncake.pd.units"].get("on_change", "restart")
+        for name, listed in tasks.items()
+        for each in listed
+        if "mooncake.pd.units" in each
+    }
+    assert starts == {"look": "keep", "run": "keep", "restart": "restart"}
+    assert any("ansible.builtin.assert" in each for each in tasks["look"])
+    for play in plays(ROOT / "playbooks" / f"{role}.yml"):
+        restarts = [
+            task for task in play["tasks"] if task["ansible.builtin.import_role"]["tasks_from"] == "restart.yml"
+        ]
+        assert (play.get("serial") == 1) == bool(restarts), play["name"]
+    started = [item["ansible.builtin.import_playbook"] for item in START if "ansible.builtin.import_playbook" in item]
+    assert f"{role}.yml" in started
+    assert not [play for play in plays(ROOT / "playbooks/start.yml") if play["hosts"] == role]
 
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda p: p.name)

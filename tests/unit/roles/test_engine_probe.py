@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
 ROLE = Path(__file__).parents[3] / "roles" / "engine"
+SHIM = ROLE / "files" / "vllm_cpu_shim"
+SHIM_MODULES = sorted(path.stem for path in SHIM.glob("*.py"))
 
 
 def load(path: Path) -> ModuleType:
@@ -185,32 +192,39 @@ def test_every_lock_is_known_and_for_the_python_it_was_made_with():
         assert f"for Python {made_with}," in lock.read_text()
 
 
-def test_plugin_answers_only_on_a_cpu(monkeypatch):
-    """Stand-ins for torch and vLLM; the real ones run it in the sandbox."""
-    shim = load(ROLE / "files" / "vllm_cpu_shim" / "mooncake_pd_vllm_cpu.py")
-    torch, platforms, vllm = ModuleType("torch"), ModuleType("vllm.platforms"), ModuleType("vllm")
+class Namespace:
+    """Something that attributes can be set on."""
 
-    class Namespace:
-        pass
 
-    def arrange(cpu: bool, accelerator: bool) -> None:
-        torch.accelerator, torch.cuda, platforms.current_platform = Namespace(), Namespace(), Namespace()
-        torch.accelerator.is_available = lambda: accelerator
-        platforms.current_platform.is_cpu = lambda: cpu
-
+def foreign(monkeypatch: pytest.MonkeyPatch, cpu: bool, accelerator: bool) -> tuple[Any, Any]:
+    """Stand-ins for torch and vLLM; the real ones run the plugins in the sandbox. Gives torch and multi_connector."""
+    torch, platforms, multi = Namespace(), Namespace(), Namespace()
+    torch.accelerator, torch.cuda, platforms.current_platform = Namespace(), Namespace(), Namespace()
+    torch.accelerator.is_available = lambda: accelerator
+    platforms.current_platform.is_cpu = lambda: cpu
+    multi.MultiKVConnectorPromMetrics = type("MultiKVConnectorPromMetrics", (), {})
     above = "vllm.distributed.kv_transfer.kv_connector.v1"
-    connectors, multi = ModuleType(above), ModuleType(f"{above}.multi_connector")
-    connectors.multi_connector, multi.MultiKVConnectorPromMetrics = multi, Namespace
-    for module in (torch, vllm, platforms, connectors, multi):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    for name in ("vllm.distributed", "vllm.distributed.kv_transfer", "vllm.distributed.kv_transfer.kv_connector"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    for cpu, accelerator in ((False, False), (True, True)):
-        arrange(cpu, accelerator)
-        shim.register()
-        assert not hasattr(torch.accelerator, "current_device_index")
-        assert not hasattr(torch.cuda, "Event")
-    arrange(cpu=True, accelerator=False)
+    parents = [above.rsplit(".", count)[0] for count in range(5)]
+    modules = {**{name: Namespace() for name in parents}, "torch": torch, "vllm.platforms": platforms}
+    modules[above].multi_connector = multi
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    return torch, multi
+
+
+@pytest.mark.parametrize(("cpu", "accelerator"), [(False, False), (True, True)])
+def test_plugins_do_nothing_but_on_a_cpu(monkeypatch, cpu, accelerator):
+    torch, multi = foreign(monkeypatch, cpu, accelerator)
+    for name in SHIM_MODULES:
+        load(SHIM / f"{name}.py").register()
+    assert not hasattr(torch.accelerator, "current_device_index")
+    assert not hasattr(torch.cuda, "Event")
+    assert not hasattr(multi.MultiKVConnectorPromMetrics, "observe")
+
+
+def test_plugin_answers_for_an_accelerator(monkeypatch):
+    torch, multi = foreign(monkeypatch, cpu=True, accelerator=False)
+    shim = load(SHIM / "mooncake_pd_vllm_cpu.py")
     shim.register()
     shim.register()
     assert torch.accelerator.current_device_index() == 0
@@ -218,13 +232,45 @@ def test_plugin_answers_only_on_a_cpu(monkeypatch):
     event.record()
     event.synchronize()
     assert event.query()
-    # statistics without metrics are left out, the others are counted
+    # it is not the one that engines without a pool lack
+    assert not hasattr(multi.MultiKVConnectorPromMetrics, "observe")
+
+
+def test_plugin_of_a_pool_leaves_out_statistics_without_metrics(monkeypatch):
+    _torch, multi = foreign(monkeypatch, cpu=True, accelerator=False)
+    shim = load(SHIM / "mooncake_pd_vllm_cpu_pool.py")
+    shim.register()
+    shim.register()
     counted, metrics = [], multi.MultiKVConnectorPromMetrics()
     store = Namespace()
     store.observe = lambda stats, index: counted.append((stats, index))
     metrics._prom_metrics = {"MooncakeStoreConnector": store}
     metrics.observe({"MooncakeConnector": {"a": 1}, "MooncakeStoreConnector": {"b": 2}}, 3)
     assert counted == [({"b": 2}, 3)]
+
+
+def test_all_modules_of_the_shim_are_installed_and_loaded():
+    project = (SHIM / "pyproject.toml").read_text()
+    assert f"py-modules = {json.dumps(SHIM_MODULES)}" in project
+    for name in SHIM_MODULES:
+        assert f'"{name}:register"' in project
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_only_a_pool_demands_the_module_for_it(pool):
+    """What an environment of before lacks is no reason to refuse a plan that does not use it."""
+    loader = DataLoader()
+    # from ansible-core 2.19 on, only text marked as trusted is ever templated
+    trusted = "trusted_as_template" in inspect.signature(loader.load_from_file).parameters
+    options = {"trusted_as_template": True} if trusted else {}
+    variables = {}
+    for folder in ("defaults", "vars"):
+        variables.update(loader.load_from_file(str(ROLE / folder / "main.yml"), **options))
+    text = variables["__engine_shim_paths"]
+    variables.update(role_path=str(ROLE), engine_pool=pool)
+    names = SHIM_MODULES if pool else SHIM_MODULES[:1]
+    paths = [str(SHIM / f"{name}.py") for name in names]
+    assert Templar(loader=loader, variables=variables).template(text) == paths
 
 
 def test_in_an_image_the_command_is_found_in_path(venv, tmp_path, monkeypatch):

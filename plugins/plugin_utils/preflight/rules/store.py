@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -147,13 +148,24 @@ def disk_memory(host: Host) -> Iterator[Found]:
     "store-disk-folder",
     family="host",
     about="the disk of the pool can be written",
-    why="A client with a disk ends at its start ('storage_filepath does not exist') where its folder is none.",
+    why="A client with a disk ends at its start ('storage_filepath does not exist') where its folder is none. Where the"
+    " disk is not mounted, the file system below it would be filled instead.",
     source=_STORAGE,
 )
 def disk_folder(host: Host) -> Iterator[Found]:
     for path, _quota, _runs_already in _disks(host):
         if path["type"] in ("file", "other"):
             yield Found(what=f"{path['path']} is no folder", fix="move it away, or name another path.")
+        elif path["type"] == "missing" and path["nearest"] not in (None, posixpath.dirname(path["path"])):
+            yield Found(
+                what=f"{posixpath.dirname(path['path'])} is not there, in which {path['path']} would be made",
+                fix="mount the disk, or make that folder.",
+            )
+        elif path["type"] == "directory" and path["mount"] == path["path"]:
+            yield Found(
+                what=f"{path['path']} is where a disk is mounted: a boot without it would fill the file system below",
+                fix="name a folder on it (ssd.path of the topology).",
+            )
         elif path["read_only"]:
             yield Found(
                 what=f"{path['mount']} is mounted read-only, and {path['path']} lies there",

@@ -12,11 +12,6 @@ would answer them. Lines of vLLM v0.32.0, below vllm/distributed/kv_transfer/kv_
 * store/worker.py:1968 torch.cuda.Event()
   -> RuntimeError: Tried to instantiate dummy base class Event
 
-A third one takes the API server down as soon as KV has moved where a store stands beside MooncakeConnector
-(multi_connector.py:128, vllm-project/vllm#43828): MultiConnector hands on the statistics of each connector and asserts
-that each has metrics of Prometheus, which MooncakeConnector has not. Its statistics are left out here; those of others
-are counted as before.
-
 vLLM loads the entry points of group vllm.general_plugins in each of its processes, and may call them again.
 On any other platform, or beside a real accelerator, the plugin does nothing.
 """
@@ -52,13 +47,6 @@ def cpu_device_index() -> int:
     return CPU_DEVICE_INDEX
 
 
-def observe_those_with_metrics(self: Any, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
-    """In place of MultiKVConnectorPromMetrics.observe()."""
-    for name, stats in transfer_stats_data.items():
-        if name in self._prom_metrics:
-            self._prom_metrics[name].observe(stats, engine_idx)
-
-
 def register() -> None:
     """Entry point: called by vLLM in every process before the engine is built."""
     # Only here: this module is also read where there is no vLLM yet, as when it is built.
@@ -69,6 +57,3 @@ def register() -> None:
         return
     torch.accelerator.current_device_index = cpu_device_index
     torch.cuda.Event = FinishedEvent
-    from vllm.distributed.kv_transfer.kv_connector.v1 import multi_connector  # noqa: PLC0415
-
-    multi_connector.MultiKVConnectorPromMetrics.observe = observe_those_with_metrics

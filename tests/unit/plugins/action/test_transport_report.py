@@ -48,7 +48,9 @@ PROVEN = {"proof": {"results": [RESULT]}}
 WITNESS = {"witness": {"tcp": {"received": {"p1": "abc"}, "ended": ""}}}
 
 
-def run(proven: Any = PROVEN, witness: Any = WITNESS, check: bool = False, **args: Any) -> dict[str, Any]:
+def run(
+    proven: Any = PROVEN, witness: Any = WITNESS, check: bool = False, lost: Any = (), **args: Any
+) -> dict[str, Any]:
     action = transport_report.ActionModule.__new__(transport_report.ActionModule)
     action._task = Task("transport_report", {"cluster": "my lab", "protocols": ["tcp"], **args}, check)
     action._load_name = "mooncake.pd.transport_report"
@@ -57,9 +59,10 @@ def run(proven: Any = PROVEN, witness: Any = WITNESS, check: bool = False, **arg
             "p1": {"__transport_peers": ["d1"], "__transport_proven": proven},
             "d1": {"__transport_peers": [], "__transport_witness": witness},
             "other": {},
+            **{name: {} for name in lost},
         }
     )
-    return action.run(task_vars={"hostvars": hostvars, "ansible_play_hosts_all": ["p1", "d1"]})
+    return action.run(task_vars={"hostvars": hostvars, "ansible_play_hosts_all": ["p1", "d1", *lost]})
 
 
 def test_proven(shown: list[str], tmp_path: Path) -> None:
@@ -70,6 +73,13 @@ def test_proven(shown: list[str], tmp_path: Path) -> None:
     assert told["files"] == [{"path": str(written), "changed": True}]
     assert shown[0] == "transport of my lab: tcp 1 of 1 pairs proven"
     assert any(line.startswith("p1-d1  tcp") and line.endswith("proven") for line in shown)
+
+
+def test_host_that_was_lost_before_its_first_task(shown: list[str], tmp_path: Path) -> None:
+    told = run(lost=["p2"])
+    assert told["failed"]
+    assert [row["pair"] for row in told["rows"] if row["rule"]] == ["p2-?"]
+    assert "p2: nothing was proven from here" in told["msg"]
 
 
 def test_not_proven(shown: list[str], tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_space_is_given_back_and_the_alarm_with_the_last_that_was_full(run_modul
     assert (again["changed"], again["defragmented"], len(etcd.calls)) == (False, False, calls)
 
 
-@pytest.mark.parametrize(("quota", "disarmed"), [(4096, []), (4097, ["a"]), (0, ["a"]), (-1, ["a"])])
+@pytest.mark.parametrize(("quota", "disarmed"), [(4096, []), (4310, []), (4320, ["a"]), (0, ["a"]), (-1, ["a"])])
 def test_the_alarm_goes_when_there_is_more_quota(
     run_module: RunModule, etcd: FakeEtcd, quota: int, disarmed: list[str]
 ) -> None:
@@ -233,6 +233,17 @@ def test_the_alarm_goes_when_there_is_more_quota(
     assert foretold["disarmed"] == answer["disarmed"] == disarmed
     assert answer["changed"] == bool(disarmed)
     assert answer["alarms"] == [*([] if disarmed else ["NOSPACE of a"]), "CORRUPT of b"]
+
+
+@pytest.mark.parametrize(("room", "disarmed"), [(1, []), (3 << 19, []), ((3 << 19) + 1, ["a"])])
+def test_the_alarm_stays_where_the_next_request_would_raise_it_again(
+    run_module: RunModule, etcd: FakeEtcd, room: int, disarmed: list[str]
+) -> None:
+    quota = 2 << 30
+    etcd.its["a"].size = quota - room
+    etcd.its["a"].alarms.append("NOSPACE")
+    answer = run_module(etcd_space, endpoints=etcd.urls, quota=quota)
+    assert (answer["disarmed"], answer["changed"]) == (disarmed, bool(disarmed))
 
 
 def test_little_that_is_free_stays(run_module: RunModule, etcd: FakeEtcd) -> None:

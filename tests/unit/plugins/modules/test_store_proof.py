@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> Path:
     # -I leaves PYTHONPATH out
     program.write_text(
         f"#!/bin/sh\nshift 2\nexec {sys.executable} -c \"import sys; sys.path.insert(0, '{package.parent}');"
-        " exec(compile(sys.stdin.read(), 'client', 'exec'))\" \"$@\"\n"
+        " exec(compile(sys.argv.pop(1), 'client', 'exec'))\" \"$@\"\n"
     )
     program.chmod(0o755)
     return tmp_path
@@ -81,7 +81,8 @@ def test_without_a_master_nothing_is_started(run_module: RunModule, tmp_path: Pa
 
 
 def test_a_path_without_python(run_module: RunModule, tmp_path: Path, master: str) -> None:
-    assert ask(run_module, tmp_path, master)["finding"] == "crashed"
+    for _turn in range(5):
+        assert ask(run_module, tmp_path, master)["finding"] == "crashed"
 
 
 def test_check_mode_does_nothing(run_module: RunModule, tmp_path: Path) -> None:

@@ -381,7 +381,6 @@ def test_a_container_that_cannot_be_run_changes_nothing(run_module: RunModule, s
 def with_file(path: Path, content: str = "{}\n", **more: Any) -> dict[str, Any]:
     made = plan(P1)
     made["units"][0]["files"] = [{"path": str(path), "content": content}]
-    made["defaults"] = {"Service": {"User": str(os.getuid()), "Group": str(os.getgid())}}
     return {**made, **more}
 
 
@@ -391,7 +390,7 @@ def test_a_file_of_a_unit_is_there_before_it_starts_and_the_second_run_changes_n
     path = tmp_path / "etc" / "pool" / "mooncake-1.json"
     answer = run_module(units, **with_file(path))
     assert path.read_text() == "{}\n"
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.stat().st_mode & 0o777 == 0o644
     assert (answer["diff"][1]["after"], answer["diff"][1]["before_header"]) == ("{}\n", f"{path} (absent)")
     again = run_module(units, **with_file(path))
     assert (again["changed"], again["diff"]) == (False, [])
@@ -403,14 +402,48 @@ def test_a_file_changed_by_hand_is_put_right_without_a_restart(
     path = tmp_path / "mooncake-1.json"
     run_module(units, **with_file(path))
     path.write_text('{"a": 1}')
-    path.chmod(0o644)
+    path.chmod(0o600)
     systemd.calls.clear()
     dry = run_module(units, check=True, **with_file(path))
     assert dry["changed"]
     assert path.read_text() == '{"a": 1}'
     answer = run_module(units, **with_file(path))
     assert (answer["changed"], systemd.calls) == (True, [])
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("{}\n", 0o640)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("{}\n", 0o644)
+
+
+def test_everybody_reaches_a_file_whatever_umask_root_has(
+    run_module: RunModule, systemd: Systemd, tmp_path: Path
+) -> None:
+    path = tmp_path / "etc" / "pool" / "mooncake-1.json"
+    before = os.umask(0o077)
+    try:
+        run_module(units, **with_file(path))
+        assert [place.stat().st_mode & 0o777 for place in (path, *path.parents[:2])] == [0o644, 0o755, 0o755]
+        # closed by hand, or by a release that knew no better
+        path.parent.chmod(0o700)
+        assert run_module(units, check=True, **with_file(path))["changed"]
+        assert run_module(units, **with_file(path))["changed"]
+        assert path.parent.stat().st_mode & 0o777 == 0o711
+        assert not run_module(units, **with_file(path))["changed"]
+    finally:
+        os.umask(before)
+
+
+def test_a_container_has_the_files_of_its_own_unit_only(
+    run_module: RunModule, systemd: Systemd, tmp_path: Path
+) -> None:
+    """What is planned of another unit would restart this one, too."""
+    made = plan()
+    paths = [tmp_path / f"{number}.json" for number, _unit in enumerate(made["units"])]
+    for number, unit in enumerate(made["units"]):
+        unit["files"] = [{"path": str(paths[number]), "content": "{}"}]
+    answer = run_module(units, **made, container={"image": "localhost/i:1", "mounts": ["/data:/data:ro"]})
+    assert answer["changed"]
+    for number, unit in enumerate(made["units"]):
+        text = (systemd.units / unit["name"]).read_text()
+        assert f"--volume=/data:/data:ro --volume={paths[number]}:{paths[number]}:ro" in text
+        assert [path for path in paths if str(path) in text] == [paths[number]]
 
 
 def test_the_file_of_the_unit_before_stays_for_a_way_back(
@@ -434,7 +467,6 @@ def test_files_that_cannot_be_written_end_the_run_before_anything_is_changed(
     for made, text in (
         (with_file(tmp_path / "link.json"), "is there and no file"),
         (with_file(Path("relative.json")), "no plain absolute path"),
-        (with_file(tmp_path / "x.json", defaults={"Service": {"User": "nobody-here"}}), "nobody-here"),
     ):
         answer = run_module(units, **made)
         assert answer["failed"]

@@ -752,6 +752,11 @@ FAULTS = {
         lambda raw: raw["store"]["nodes"][0]["ssd"].update(path="/dev/shm/kv"),
         ("store-ssd-path", "store.nodes[0].ssd.path"),
     ),
+    "a disk that others have their folders on": (
+        store,
+        lambda raw: raw["store"]["nodes"][0]["ssd"].update(path="/home"),
+        ("store-ssd-path", "store.nodes[0].ssd.path"),
+    ),
     "a disk by way of another folder": (
         store,
         lambda raw: raw["store"]["nodes"][0]["ssd"].update(path="/data/../kv"),

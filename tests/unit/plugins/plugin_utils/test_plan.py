@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.mooncake.pd.plugins.plugin_utils import master, problems
+from ansible_collections.mooncake.pd.plugins.plugin_utils import master, mooncake, problems
 from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Connector
 from ansible_collections.mooncake.pd.plugins.plugin_utils.problems import PlanError
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
@@ -30,6 +30,19 @@ from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.topologies 
 ONE = {
     "shape": {"dp": 1, "tp": 1, "pp": 1, "pcp": 1, "dcp": 1, "data_parallel": "external", "kv_port": None},
 }
+
+
+@pytest.mark.parametrize(
+    ("version", "protocol", "steps"),
+    [
+        ("0.3.11.post1", "ascend", ["ascend"]),
+        ("0.3.12", "ascend", ["tcp", "ascend"]),
+        ("0.3.9", "rdma", ["tcp", "rdma"]),
+        ("0.3.9", "tcp", ["tcp"]),
+    ],
+)
+def test_transfers_are_proven_over_tcp_first_where_it_can_be_forced(version, protocol, steps):
+    assert mooncake.proof_protocols(version, protocol) == steps
 
 
 def test_cluster():
@@ -48,6 +61,7 @@ def test_cluster():
                 "wanted": "The Mooncake Transfer Engine is using tcp as its protocol",
                 "unwanted": r"The Mooncake Transfer Engine is using (?!tcp\b)\w+ as its protocol",
             },
+            "proof_protocols": ["tcp"],
         },
         "abort_timeout": 480,
         "drain_timeout": 20,

@@ -111,7 +111,6 @@ def test_only_the_side_that_has_the_connector_is_told():
     assert "MOONCAKE_CONFIG_PATH" not in decode["unit"]["environment"]
     assert transfer(decode)["kv_connector"] == "MooncakeConnector"
     assert "store-client" not in {claim["purpose"] for claim in plan(raw).hostvars("d1")["pd_host"]["pools"]}
-    assert plan(raw).cluster()["store"]["sides"] == ["prefill"]
 
 
 def test_another_content_is_another_path_and_so_another_unit():
@@ -195,6 +194,22 @@ def test_the_host_of_a_node_draws_ports_as_any_client_and_is_asked_for_its_disk(
     assert [item["purpose"] for item in plan(store()).hostvars("p1")["pd_host"]["files"]] == ["model"]
 
 
+def test_a_container_has_what_all_engines_of_its_host_need():
+    """mooncake.json is of one process: units mounts it. The disk of a node beside engines is none of theirs."""
+    raw = npu_store()
+    raw["store"]["ssd"] = {"path": "/data/kv", "quota": "100GiB"}
+    assert plan(raw).hostvars("npu1")["pd_host"]["mounts"] == {
+        "files": ["/srv/moe", "/srv/moe/config.json"],
+        "folders": ["/data/kv"],
+    }
+    raw = store()
+    raw["store"]["nodes"][0]["host"] = "p1"
+    planned = plan(raw).hostvars("p1")["pd_host"]
+    assert {"path": "/data/kv", "purpose": "ssd"} in planned["files"]
+    assert planned["mounts"] == {"files": ["/srv/tiny", "/srv/tiny/config.json"], "folders": []}
+    assert plan(store()).hostvars("s1")["pd_host"]["mounts"] == {"files": [], "folders": []}
+
+
 def test_ways_that_preflight_tries():
     peers = {host: set(plan(store()).hostvars(host)["pd_host"]["peers"]) for host in ("p1", "d1", "s1")}
     assert "s1" in peers["p1"] & peers["d1"]
@@ -219,9 +234,6 @@ def test_what_others_are_told():
         "protocol": "tcp",
         "devices": [],
         "fallback": "",
-        "nodes": [{"host": "s1", "port": 17052, "bytes": 32 * GIB}],
-        "bytes": 40 * GIB,
-        "sides": ["prefill", "decode"],
     }
 
 

@@ -63,6 +63,19 @@ GOOD = {"received": {"p1": "abc"}, "ended": ""}
 DEAD = {"received": {}, "ended": "ended in the middle: Killed"}
 
 
+def test_hosts_that_are_lost_before_they_know_their_peers_are_not_proven() -> None:
+    """With a sample of pairs, two of them may be the whole of a pair."""
+    fleet = {**hosts(result(), GOOD), "p2": Told(None), "d2": Told(None)}
+    rows = transport.rows(fleet, ["tcp"])
+    assert [(row.pair, row.rule, row.host) for row in rows] == [
+        ("p1-d1", "", ""),
+        ("p2-?", "lost", "p2"),
+        ("d2-?", "lost", "d2"),
+    ]
+    assert not transport.document(rows, "lab", "now")["proven"]
+    assert transport.table(rows)
+
+
 def test_proven_pair_and_its_figures() -> None:
     (row,) = transport.rows(hosts(result(), GOOD), ["tcp"])
     assert (row.rule, row.read, row.write) == ("", 2000, 4000)

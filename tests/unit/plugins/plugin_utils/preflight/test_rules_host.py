@@ -213,7 +213,7 @@ FAULTS: dict[str, tuple[Callable[[healthy.Cluster], Any], set[str | None]]] = {
         ),
         {"p1"},
     ),
-    "store-disk-small": (both(share(quota=6000 * GIB), disk(type="missing")), {"p1"}),
+    "store-disk-small": (both(share(quota=6000 * GIB), disk(type="missing", nearest="/data")), {"p1"}),
     "store-disk-memory": (both(share(quota=GIB), disk(filesystem="tmpfs")), {"p1"}),
     "store-disk-folder": (both(share(quota=GIB), disk(type="file")), {"p1"}),
     "disk-full": (of_host(lambda host: host["paths"][2].update(free=1 << 20)), {"p1"}),
@@ -363,7 +363,7 @@ def test_findings_say_what_and_what_to_do(rule):
             share(2 * GIB, **HUGEPAGES, MC_STORE_HUGEPAGE_SIZE="1GB"),
             everywhere(lambda host: host["hugepages"].update(sizes=[pages(2, 2, size=GIB)])),
         ),
-        both(share(quota=5000 * GIB), disk(type="missing")),
+        both(share(quota=5000 * GIB), disk(type="missing", nearest="/data")),
         both(share(quota=6000 * GIB), put(f"units/{UNIT}", unit()), disk()),  # what is used is its own
         put("memory/available", 300 * GIB),
         put("limits/nofile", {"soft": 1024, "hard": 1048576}),  # the transport raises the soft one itself
@@ -585,6 +585,24 @@ def test_a_disk_that_was_used_before_may_hold_what_the_pool_wrote():
     both(share(quota=8000 * GIB), disk())(made)
     (finding,) = made.verdict().findings
     assert (finding.rule, finding.severity) == ("store-disk-small", "error")
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ({"type": "missing", "nearest": "/data"}, None),
+        ({"type": "missing", "nearest": "/", "mount": "/"}, "/data is not there, in which /data/kv would be made"),
+        (
+            {"mount": "/data/kv"},
+            "/data/kv is where a disk is mounted: a boot without it would fill the file system below",
+        ),
+    ],
+)
+def test_a_folder_of_the_pool_lies_on_a_disk_that_is_mounted(there, told):
+    made = healthy.cluster()
+    both(share(quota=GIB), disk(**there))(made)
+    found = [(finding.rule, finding.what) for finding in made.verdict().findings]
+    assert found == ([("store-disk-folder", told)] if told else [])
 
 
 def test_memory_of_all_ranks_of_a_host_counts_together():
