@@ -457,6 +457,11 @@ host:
             - Processes of it that the kernel killed for memory. V(null) when it does not run, or the kernel does not
               count them, which it does only where the memory of its control group is accounted.
           type: int
+        pool_bytes:
+          description:
+            - What each of its workers brings into a KV pool, segment and buffer, as its unit file and the
+              C(mooncake.json) that it names say. V(null) where it brings none, does not run, or does not tell.
+          type: int
     shm:
       description: C(/dev/shm).
       type: dict

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Optional, Sequence
 
-from ansible_collections.mooncake.pd.plugins.module_utils.host import environment, limits
+from ansible_collections.mooncake.pd.plugins.module_utils.host import environment, limits, pool_share
 from ansible_collections.mooncake.pd.plugins.module_utils.host.look import Look
 
 Properties = dict[str, str]
@@ -101,10 +101,11 @@ def unit(look: Look, name: str, values: Properties) -> dict[str, Any]:
         "environment_names": environment.parse_property(values.get("Environment", "")),
         "process": limits.of_process(look, pid, f"{what}.process") if pid else None,
         "oom_kills": _oom_kills(look, values.get("ControlGroup", "")) if pid else None,
+        "pool_bytes": pool_share.of_unit(look, values.get("FragmentPath")) if pid else None,
     }
     if pid:
         entry["environment_names"] = _names(look, pid, entry["environment_names"], what)
-    never = ("started", "fragment", "process", "oom_kills")  # may be null, or have told it themselves
+    never = ("started", "fragment", "process", "oom_kills", "pool_bytes")  # may be null, or have told it themselves
     for key, value in entry.items():
         if value is None and there and key not in never:
             look.unknown(f"{what}.{key}", "systemd does not tell it, or in a way that is not understood.")

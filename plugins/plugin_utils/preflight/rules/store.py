@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,23 +16,45 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.registry imp
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.wording import size, some
 
 _HUGEPAGES, _PAGE_SIZE, _PAGE_DEFAULT = "MC_STORE_USE_HUGEPAGE", "MC_STORE_HUGEPAGE_SIZE", "2MB"
+_SEGMENT = "--global_segment_size="
 _MEMORY_FILESYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _STORAGE = "mooncake-store/src/file_storage.cpp and storage_backend.cpp@v0.3.11"
 
 
 def _shares(host: Host, hugepages: bool) -> list[Mapping[str, Any]]:
-    """Processes that bring memory from the one place or the other and have not taken it yet."""
+    """Processes that bring memory from the one place or the other, with what they have not taken yet."""
     shared = host.cluster.get("environment") or {}
     found: list[Mapping[str, Any]] = []
     for process in host.processes:
-        if not process.get("pool") or _runs(host, process):
+        memory = _to_take(host, process)
+        if not memory:
             continue
         own = process["unit"].get("environment") or {}
         # engines alone have the environment that all of them share
         merged = own if process["kind"] == "store" else {**shared, **own}
         if (_HUGEPAGES in merged) == hugepages:
-            found.append({"name": process["name"], "memory": process["pool"]["memory"], "environment": merged})
+            found.append({"name": process["name"], "memory": memory, "environment": merged})
     return found
+
+
+def _to_take(host: Host, process: Mapping[str, Any]) -> int:
+    """Of what runs, what a restart as planned would take more than it has; nothing when that is not told."""
+    if not process.get("pool"):
+        return 0
+    memory = int(process["pool"]["memory"])
+    if not _runs(host, process):
+        return memory
+    planned, taken = _of_a_worker(process["unit"]), host.units[process["unit"]["name"]].get("pool_bytes")
+    return 0 if taken is None or planned <= taken else memory * (planned - taken) // planned
+
+
+def _of_a_worker(unit: Mapping[str, Any]) -> int:
+    """As host_info reads it of what runs."""
+    for word in unit.get("argv") or ():
+        if word.startswith(_SEGMENT):
+            return int(word[len(_SEGMENT) :])
+    told = (json.loads(file["content"]) for file in unit.get("files") or ())
+    return sum(int(each[name]) for each in told for name in ("global_segment_size", "local_buffer_size"))
 
 
 def _runs(host: Host, process: Mapping[str, Any]) -> bool:

@@ -33,7 +33,7 @@ NONE = re.compile(
     clock\.controller | kernel\.numa_balancing | os\.version_id | hugepages\.default_size | hugepages\.asked\.\d+\.size
     | transparent_hugepages
     | limits\.environment\.[^.]+
-    | units\..*\.service\.(started|fragment|process|oom_kills|memlock|nofile)
+    | units\..*\.service\.(started|fragment|process|oom_kills|pool_bytes|memlock|nofile)
     | paths\.\d+\.(readable|writable)
     | interfaces\.\d+\.(carrier|speed|master|driver|numa_node) | default_routes\.\d+\.gateway
     | peers\.\d+\.(source|interface|gateway|mtu) | peers\.\d+\.ports\.\d+\.error

@@ -105,6 +105,7 @@ def test_unit_that_runs(tmp_path: Path) -> None:
         "environment_names": ["LANG", "MC_TE_METRIC", "NOTE", "PATH"],
         "process": {"memlock": {"soft": 65536, "hard": -1}, "nofile": {"soft": 1024, "hard": 1048576}},
         "oom_kills": 2,
+        "pool_bytes": None,
     }
     assert look.unknowns == []
 
@@ -116,6 +117,25 @@ def test_kills_for_memory_in_version_1_of_control_groups(tmp_path: Path) -> None
     assert services.units(look, ["u"])[0]["u"]["oom_kills"] == 5
     trees.tree(tmp_path, {group: "oom_kill_disable 0\nunder_oom 0\n"})  # Linux before 4.13
     assert services.units(look, ["u"])[0]["u"]["oom_kills"] is None
+    assert trees.what(look.unknowns) == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "config", "brought"),
+    [
+        ("ExecStart=/x/mooncake_client --port=1 --global_segment_size=4096", "", 4096),
+        ("Environment=MOONCAKE_CONFIG_PATH={path}", '{"global_segment_size": 40, "local_buffer_size": 2}', 42),
+        ("ExecStart=/usr/bin/podman run --volume={path}:{path}:ro i", '{"global_segment_size": 0', None),
+        ("Environment=MOONCAKE_CONFIG_PATH={path}", "{}", None),
+        ("Environment=MOONCAKE_CONFIG_PATH=/gone/mooncake-0123456789abcdef.json", "", None),
+    ],
+)
+def test_what_a_unit_has_brought_into_a_pool(tmp_path: Path, line: str, config: str, brought: int | None) -> None:
+    path = "/etc/mooncake-pd/pool/mooncake-0123456789abcdef.json"
+    files = {"/proc/4711/limits": LIMITS, "/proc/4711/environ": "", path: config}
+    files["/etc/systemd/system/mooncake-pd-p1.service"] = f"[Service]\n{line.format(path=path)}\n"
+    look = trees.look(tmp_path, files, Clocks({"systemctl": shown(RUNS)}))
+    assert services.units(look, ["u"])[0]["u"]["pool_bytes"] == brought
     assert trees.what(look.unknowns) == set()
 
 

@@ -86,6 +86,7 @@ def unit(**changes: Any) -> dict[str, Any]:
         "environment_names": ["MOONCAKE_PD_DIGEST", "PATH"],
         "process": {"memlock": ENDLESS, "nofile": FILES},
         "oom_kills": 0,
+        "pool_bytes": None,
     }
     if changes.keys() - entry.keys():
         raise KeyError(f"a unit has no {changes.keys() - entry.keys()}")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -603,6 +604,32 @@ def test_a_folder_of_the_pool_lies_on_a_disk_that_is_mounted(there, told):
     both(share(quota=GIB), disk(**there))(made)
     found = [(finding.rule, finding.what) for finding in made.verdict().findings]
     assert found == ([("store-disk-folder", told)] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("taken", "told"),
+    [
+        (500 * GIB, "500 GiB"),  # half of it is to come
+        (1000 * GIB, None),
+        (2000 * GIB, None),
+        (None, None),  # it runs, and what it has cannot be told
+    ],
+)
+@pytest.mark.parametrize("node", [True, False])
+def test_what_runs_has_taken_its_memory_and_takes_more_with_a_larger_segment(taken, told, node):
+    made = healthy.cluster()
+    process = made.plans["p1"]["processes"][0]
+    process["pool"] = {"memory": 1000 * GIB, "disk": None}
+    config = {"global_segment_size": 900 * GIB, "local_buffer_size": 100 * GIB}
+    if node:
+        process["unit"]["argv"] = [*process["unit"]["argv"], f"--global_segment_size={1000 * GIB}"]
+    else:
+        process["unit"]["files"] = [{"path": "/etc/x.json", "content": json.dumps(config)}]
+    facts = made.facts["p1"]["host"]
+    facts["units"][process["unit"]["name"]] = unit(pool_bytes=taken)
+    facts["memory"]["available"] = GIB
+    found = [finding.what for finding in made.verdict().findings if finding.rule == "store-memory-short"]
+    assert found == ([f"segments and buffers of the pool need {told}, and 1 GiB is available"] if told else [])
 
 
 def test_memory_of_all_ranks_of_a_host_counts_together():
