@@ -228,7 +228,6 @@ def test_a_full_etcd_takes_writes_again(scenario, client, tmp_path):
     play(scenario, "etcd", "-e", SMALL)
     client.fill("again")
     assert "alarm NOSPACE of mo-" in " ".join(each["what"] for each in status(scenario, tmp_path)["problems"])
-    assert "NOSPACE" in play(scenario, "etcd_defragment", "-e", SMALL, rc=2).text
     client.compact()
     play(scenario, "etcd_defragment", "-e", SMALL)
     assert client.put("kept", "yes")
