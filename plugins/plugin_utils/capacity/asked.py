@@ -50,7 +50,8 @@ def read_watermark(options: Mapping[str, Any], release: str | None, faults: Faul
             release = None
     high = _positive(options, "watermark", faults, most=1)
     evicted = _positive(options, "eviction_ratio", faults, most=1)
-    return watermark(high, evicted, release)
+    # of the plan only, where the master is started with it
+    return watermark(high, evicted, release, options.get("lease_ms"))
 
 
 def read_choice(options: Mapping[str, Any], name: str, choices: tuple[str, ...], faults: Faults) -> str:

@@ -18,7 +18,11 @@ _HIGH = (("0.0", 0.95), ("0.3.12", 0.90))
 _LEASE_SECONDS = (("0.0", 5), ("0.3.12", 10))
 EVICTED = 0.05
 # flag of the master -> option here
-FLAGS = {"eviction_high_watermark_ratio": "watermark", "eviction_ratio": "eviction_ratio"}
+FLAGS = {
+    "eviction_high_watermark_ratio": "watermark",
+    "eviction_ratio": "eviction_ratio",
+    "default_kv_lease_ttl": "lease_ms",
+}
 # the default since 0.3.12, and what vLLM-Ascend's guide of its KV pool starts the master with
 START = 0.90
 
@@ -27,7 +31,7 @@ START = 0.90
 class Watermark:
     high: float | None  # share of the pool from which on the master evicts
     evicted: float  # share that one pass evicts at least
-    lease: int | None  # seconds for which what was read cannot be evicted
+    lease: float | None  # seconds for which what was read cannot be evicted
     source: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -39,9 +43,13 @@ def lease_seconds(mooncake: str) -> int:
     return value_at(_LEASE_SECONDS, mooncake)
 
 
-def watermark(high: float | None, evicted: float | None, mooncake: str | None) -> Watermark:
+def watermark(
+    high: float | None, evicted: float | None, mooncake: str | None, lease_ms: float | None = None
+) -> Watermark:
     """Of what is given, else the defaults of a release of Mooncake; without one nobody knows."""
-    lease = lease_seconds(mooncake) if mooncake else None
+    lease: float | None = lease_seconds(mooncake) if mooncake else None
+    if lease_ms is not None:
+        lease = lease_ms / 1000
     taken = EVICTED if evicted is None else evicted
     if high is not None:
         return Watermark(high, taken, lease, "given")
@@ -72,7 +80,7 @@ def advice(mark: Watermark, pool: Figure, rate: Figure) -> Iterator[dict[str, st
             fits = 1 - mark.lease * rate.value / pool.value
             message = (
                 f"What is free above the watermark fills in {duration(free)}, and what was read is leased for "
-                f"{mark.lease} s and cannot be evicted meanwhile: puts can fail."
+                f"{mark.lease:g} s and cannot be evicted meanwhile: puts can fail."
             )
             lower = f"set --eviction_high_watermark_ratio={fits:.2f} or lower"
             yield _advice(message, f"{lower}, or enlarge the pool." if fits > mark.evicted else "enlarge the pool.")

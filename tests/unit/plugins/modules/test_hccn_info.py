@@ -194,7 +194,8 @@ def test_every_question_hangs(host: NpuHost, look: Look) -> None:
     told = reasons(hccn)
     # on a busy machine some wait longer than others and are told apart
     assert len({re.sub(r"\.[0-9]+\.", ".*.", what) for what, _why in told}) == 12
-    assert all("no answer in" in why for what, why in told if what != "pings")
+    # nor does it start all of them in time
+    assert all("no answer in" in why or "the time was over" in why for what, why in told if what != "pings")
     # it is not known whether the peer is dead or the tool
     assert hccn["pings"][0]["ok"] is None
     assert told[-1][0] == "pings"

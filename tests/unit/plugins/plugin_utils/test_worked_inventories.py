@@ -95,10 +95,20 @@ def test_the_worked_inventories_are_there():
         "ascend_2p1d_a3_external",
         "sandbox",
         "sandbox_2p2d",
+        # the three tiers
+        "single",
+        "tcp_pair",
+        "production",
     }
 
 
-@pytest.mark.parametrize("name", ["ascend_1p1d_a2", "ascend_2p1d_a3", "ascend_2p1d_a3_pull", "ascend_2p1d_a3_external"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ascend_1p1d_a2", "ascend_2p1d_a3", "ascend_2p1d_a3_pull", "ascend_2p1d_a3_external"),
+        *("single", "production"),
+    ],
+)
 def test_settings_beside_the_topology(name):
     variables = yaml.safe_load((INVENTORIES / name / "group_vars/all.yml").read_text(encoding="utf-8"))
     environment = raw(name)["engine_environment"]
@@ -108,6 +118,73 @@ def test_settings_beside_the_topology(name):
     assert "instance_environment" not in variables
     proxy = plan(raw(name)).cluster()["router"]["kind"] == "ascend_layerwise"
     assert ("router_proxy_script" in variables) is proxy
+
+
+def test_the_guides_tell_of_every_inventory():
+    """Sandboxes apart, which have a line for both of them."""
+    for guide in ("README.md", "README.zh-CN.md"):
+        text = (INVENTORIES.parent / guide).read_text(encoding="utf-8")
+        told = {path.parent.name for path in FILES if f"| `{path.parent.name}`" in text}
+        assert told >= {path.parent.name for path in FILES} - {"sandbox", "sandbox_2p2d"}, guide
+
+
+# ---- the three tiers
+
+
+def kinds(made: Plan) -> dict[str, list[str]]:
+    """Which kinds of process each host runs."""
+    return {host: sorted({item.kind for item in processes}) for host, processes in made.processes.items()}
+
+
+def test_single_has_all_on_one_host():
+    made = plan(raw("single"))
+    assert kinds(made) == {"npu1": ["decode", "frontend", "master", "prefill", "router"]}
+    devices = [item["unit"]["environment"]["ASCEND_RT_VISIBLE_DEVICES"] for item in engines(made).values()]
+    assert devices == ["0,1,2,3", "4,5,6,7"]
+    told = made.cluster()["store"]
+    assert (told["bytes"], told["sides"]) == (4 * 16 << 30, ["prefill"])
+
+
+def test_tcp_pair_needs_nothing_but_a_network():
+    made = plan(raw("tcp_pair"))
+    assert kinds(made) == {
+        "cpu1": ["frontend", "master", "prefill", "router"],
+        "cpu2": ["decode"],
+    }
+    assert (made.cluster()["connector"]["protocol"], made.cluster()["store"]["protocol"]) == ("tcp", "tcp")
+    # installs what it runs, so nothing has to be there before
+    variables = yaml.safe_load((INVENTORIES / "tcp_pair/group_vars/all.yml").read_text(encoding="utf-8"))
+    assert (variables["engine_mode"], variables["mooncake_mode"]) == ("venv", "wheel")
+
+
+def test_the_next_step_of_tcp_pair_is_one_word():
+    content = raw("tcp_pair")
+    content["connector"]["protocol"] = "rdma"
+    made = plan(content)
+    assert (made.warnings, made.cluster()["store"]["protocol"]) == ((), "rdma")
+
+
+def test_production_survives_what_it_says():
+    made = plan(raw("production"))
+    cluster = made.cluster()
+    assert [kind for kind, hosts in kinds(made).items() if "etcd" in hosts] == ["ctl1", "ctl2", "ctl3"]
+    assert (cluster["master"]["hosts"], cluster["master"]["ha"]) == (["ctl1", "ctl2"], True)
+    assert made.topology.etcd is not None
+    assert made.topology.etcd.tls == "peers"
+    # no server has two instances, and none has both an engine and what all engines need
+    instances = [
+        {item["instance"] for item in engines(made).values() if item["host"] == f"npu{n}"} for n in range(1, 9)
+    ]
+    assert instances == [{name} for name in ("p1", "p2", "p3", "p4", "d1", "d2", "d3", "d4")]
+    assert not {host for host, found in kinds(made).items() if {"prefill", "decode"} & set(found)} & {
+        "ctl1",
+        "ctl2",
+        "ctl3",
+    }
+    # the pool it tells of: memory and disks
+    assert cluster["store"]["bytes"] == 1 << 40
+    shares = [item.pool for host in made.processes for item in made.processes[host] if item.pool and item.pool.disk]
+    assert sum(share.disk.quota for share in shares) == 16 << 40
 
 
 # ---- two A2 servers

@@ -76,6 +76,8 @@ def test_defaults_of_releases(version: str, high: float, lease: int) -> None:
     mark = watermark(None, None, version)
     assert (mark.high, mark.evicted, mark.lease, mark.source) == (high, 0.05, lease, f"default of Mooncake {version}")
     assert watermark(0.5, None, version).high == 0.5
+    # what the plan starts the master with, in its milliseconds
+    assert watermark(None, None, version, 35000).lease == 35
 
 
 @pytest.mark.parametrize(
