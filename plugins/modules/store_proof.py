@@ -63,6 +63,17 @@ options:
         description: Pattern of lines that tell of another transport. Empty for none.
         type: str
         default: ""
+      nodes:
+        description: Part of C(pd_cluster.store) that the proof does not look at.
+        type: list
+        elements: dict
+      bytes:
+        description: Part of C(pd_cluster.store) that the proof does not look at.
+        type: int
+      sides:
+        description: Part of C(pd_cluster.store) that the proof does not look at.
+        type: list
+        elements: str
   token:
     description: Name of this proof, the same on all hosts and new in every run.
     type: str
@@ -207,6 +218,9 @@ def main() -> None:
                     "devices": {"type": "list", "elements": "str", "default": []},
                     "environment": {"type": "dict", "default": {}},
                     "fallback": {"type": "str", "default": ""},
+                    "nodes": {"type": "list", "elements": "dict"},
+                    "bytes": {"type": "int"},
+                    "sides": {"type": "list", "elements": "str"},
                 },
             },
             "token": {"type": "str", "required": True, "no_log": False},

@@ -16,6 +16,8 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.connectors import Conn
 from ansible_collections.mooncake.pd.plugins.plugin_utils.ports import exact, pool
 from ansible_collections.mooncake.pd.plugins.plugin_utils.process import ConfigFile, Disk, LogLine, PoolShare, Process
 from ansible_collections.mooncake.pd.plugins.plugin_utils.schema.topology import (
+    DECODE,
+    PREFILL,
     Instance,
     Ssd,
     Store,
@@ -193,8 +195,13 @@ def _disk_memory(ssd: Ssd | None, variables: Mapping[str, str]) -> int:
 
 
 def told(topology: Topology, store: Store, connector: Connector) -> dict[str, Any]:
-    """What others have to know: how a client gets in."""
+    """What others have to know: how a client gets in, and who brings how much."""
     chosen = protocol(topology, connector)
+    workers = [
+        (item.name, layout.workers(item) * item.dp * store.segment(item.kind))
+        for item in topology.instances
+        if joins_store(topology, item.kind)
+    ]
     return {
         "metadata_server": METADATA,
         "server_address": masters.address(topology),
@@ -202,4 +209,7 @@ def told(topology: Topology, store: Store, connector: Connector) -> dict[str, An
         "protocol": chosen,
         "devices": list(store.devices),
         "fallback": FALLBACK if chosen == "rdma" else "",
+        "nodes": [{"host": node.host, "port": node.port, "bytes": node.segment_size} for node in store.nodes],
+        "bytes": sum(size for _name, size in workers) + sum(node.segment_size for node in store.nodes),
+        "sides": [kind for kind in (PREFILL, DECODE) if joins_store(topology, kind)],
     }

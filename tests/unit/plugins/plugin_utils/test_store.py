@@ -111,6 +111,7 @@ def test_only_the_side_that_has_the_connector_is_told():
     assert "MOONCAKE_CONFIG_PATH" not in decode["unit"]["environment"]
     assert transfer(decode)["kv_connector"] == "MooncakeConnector"
     assert "store-client" not in {claim["purpose"] for claim in plan(raw).hostvars("d1")["pd_host"]["pools"]}
+    assert plan(raw).cluster()["store"]["sides"] == ["prefill"]
 
 
 def test_another_content_is_another_path_and_so_another_unit():
@@ -234,6 +235,9 @@ def test_what_others_are_told():
         "protocol": "tcp",
         "devices": [],
         "fallback": "",
+        "nodes": [{"host": "s1", "port": 17052, "bytes": 32 * GIB}],
+        "bytes": 40 * GIB,
+        "sides": ["prefill", "decode"],
     }
 
 
