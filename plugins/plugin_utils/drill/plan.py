@@ -136,9 +136,9 @@ def _probes(asked: Asked, known: Known, target: str) -> Iterator[dict[str, Any]]
     if asked.drill == ETCD:
         yield {"name": "target", "kind": "etcd", "urls": [known.url(target, ETCD)]}
     if asked.drill == STORE:
-        node = next(node for node in known.cluster["store"]["nodes"] if node["host"] == target)
+        ports = [node["port"] for node in known.cluster["store"]["nodes"] if node["host"] == target]
         # its RPC port opens last, when the memory is mounted
-        yield {"name": "target", "kind": "tcp", "urls": [f"{known.hosts[target]['address']}:{node['port']}"]}
+        yield {"name": "target", "kind": "tcp", "urls": [f"{known.hosts[target]['address']}:{port}" for port in ports]}
     if known.router_url:
         yield {
             "name": "requests",
