@@ -17,7 +17,7 @@ SCENARIOS := default roll build host cleanup container preflight_faults ascend_2
 INTEGRATION := service router pool twin
 # a service that is rolled under load for a quarter of an hour, one out of a bundle, the NPU twin of an old release, etcd and
 # masters with all their faults
-LONG_SCENARIOS := ascend_2p1d etcd master
+LONG_SCENARIOS := ascend_2p1d etcd master ha
 LONG_INTEGRATION := roll bundle
 TESTS_roll := test_4_roll.py
 TESTS_service := test_1_bad_topology.py test_2_service.py test_3_installed.py test_5_status.py test_baseline.py \

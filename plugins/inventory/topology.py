@@ -393,7 +393,7 @@ options:
         description: >-
           Hosts that run one each, keys of O(hosts). One of them leads, the others stand by. They elect it through
           O(etcd), so that is required, and Mooncake 0.3.11. Another one leads about ten seconds after the leader is
-          lost, and begins with an empty pool.
+          lost, and begins with an empty pool. Engines wait meanwhile, see O(store).
         type: list
         elements: str
         default: []
@@ -597,6 +597,10 @@ options:
         prompts that begin alike. O(master) is required.
       - The plan writes C(mooncake.json) and C(MOONCAKE_CONFIG_PATH) of every worker, and C(PYTHONHASHSEED), without
         which none finds what others have put.
+      - An engine asks the master in the thread that schedules, so it computes nothing while a master does not answer.
+        From Mooncake 0.3.12 on the plan writes C(MC_RPC_TIMEOUT_MS) 5000, unless there are disks, and
+        C(MC_RPC_CONNECT_TIMEOUT_MS) 1000; Mooncake's own 30 seconds each can become two minutes. They may be set in
+        O(engine_environment) and O(store.environment).
       - Sizes are a number of bytes, or one with KiB, MiB, GiB or TiB. All steps are 1024, also of KB, MB, GB and TB.
     type: dict
     suboptions:

@@ -94,6 +94,13 @@ _SNAPSHOT_TYPE_SINCE = "0.3.10.post1"
 # there "mooncake" by default) and by the client alone later (etcd_leader_coordinator.cpp; "mooncake" by default
 # @v0.3.11, "mooncake_cluster" @3b5a594). So it is never left to a default.
 CLUSTER_VARIABLE = "MC_STORE_CLUSTER_ID"
+# Milliseconds that a client gives a master. Engines ask it in the thread that schedules (scheduler.py of the store
+# connector of vLLM@v0.32.0), so they answer nobody meanwhile. 30 s each are the default; with them a call took 30 s to
+# a master whose host had just gone, and the next ones 12 to 17 s on its network and 120 s from another one; with 3000
+# and 1000 it was 3 s, then 4 s (tried with 0.3.13.post1). master_client.h: not read @v0.3.11.post1, read @v0.3.12.
+RPC_VARIABLE, _RPC_TIMEOUT = "MC_RPC_TIMEOUT_MS", 5000
+CONNECT_VARIABLE, _CONNECT_TIMEOUT = "MC_RPC_CONNECT_TIMEOUT_MS", 1000
+_TIMEOUTS_SINCE = "0.3.12"
 
 
 def address(topology: Topology) -> str:
@@ -116,6 +123,16 @@ def client_environment(topology: Topology) -> dict[str, str]:
     """What every client of the store needs in its environment to find the master by address()."""
     master = topology.master
     return {CLUSTER_VARIABLE: master.cluster_id} if master and master.ha else {}
+
+
+def client_limits(topology: Topology) -> dict[str, str]:
+    """How long clients of the store wait for a master that does not answer, where the operator does not say."""
+    if topology.master is None or not at_least(topology.mooncake.version, _TIMEOUTS_SINCE):
+        return {}
+    connect = {CONNECT_VARIABLE: str(_CONNECT_TIMEOUT)}
+    # the same counts for what clients fetch from the disks of others
+    disks = topology.store is not None and topology.store.offloads
+    return connect if disks else {RPC_VARIABLE: str(_RPC_TIMEOUT), **connect}
 
 
 def has_clients(topology: Topology) -> bool:
@@ -149,7 +166,7 @@ def told(topology: Topology, master: Master) -> dict[str, Any]:
         # whether anything in the plan is a client of the store
         "clients": has_clients(topology),
         "server_address": address(topology),
-        "client_environment": client_environment(topology),
+        "client_environment": {**client_limits(topology), **client_environment(topology)},
     }
 
 

@@ -77,7 +77,9 @@ def environment(topology: Topology, instance: Instance, connector: Connector, ho
         return {}
     (config,) = files(topology, instance, connector, host)
     disk = _disk_environment(store.ssd, path=False) if store.ssd else {}
-    return {CONFIG_VARIABLE: config.path, **masters.client_environment(topology), **disk}
+    given = {**topology.engine_environment, **instance.environment}
+    limits = {name: value for name, value in masters.client_limits(topology).items() if name not in given}
+    return {CONFIG_VARIABLE: config.path, **limits, **masters.client_environment(topology), **disk}
 
 
 def files(topology: Topology, instance: Instance, connector: Connector, host: str) -> tuple[ConfigFile, ...]:
@@ -138,6 +140,7 @@ def _process(topology: Topology, store: Store, node: StoreNode, connector: Conne
     address = topology.hosts[node.host].address
     release = topology.mooncake.version
     variables = {
+        **masters.client_limits(topology),
         **store.environment,
         **masters.client_environment(topology),
         **(_disk_environment(node.ssd) if node.ssd else {}),
@@ -205,7 +208,7 @@ def told(topology: Topology, store: Store, connector: Connector) -> dict[str, An
     return {
         "metadata_server": METADATA,
         "server_address": masters.address(topology),
-        "environment": masters.client_environment(topology),
+        "environment": {**masters.client_limits(topology), **masters.client_environment(topology)},
         "protocol": chosen,
         "devices": list(store.devices),
         "fallback": FALLBACK if chosen == "rdma" else "",

@@ -29,6 +29,7 @@ class Settings:
     patience: float = 30.0  # then a client gives up: hung
     pause: float = 0.0  # of a client between two questions
     cancelled: float = 0.1  # share of the questions whose client goes away
+    words: tuple[int, int] = (2, 30)  # of a prompt, fewest and most
     seed: int | None = None
 
 
@@ -56,7 +57,7 @@ class Load:
     async def _client(self, session: aiohttp.ClientSession, number: int) -> None:
         seed = self.settings.seed or 0
         # the same prompts for all, each client in an order of its own
-        asked = questions(seed, cancelled=self.settings.cancelled)
+        asked = questions(seed, words=self.settings.words, cancelled=self.settings.cancelled)
         last = 1.0
         for question in itertools.islice(asked, number, None, self.settings.clients):
             if self.stopped.is_set():

@@ -39,14 +39,21 @@ class Question:
         return body
 
 
-def questions(seed: int, *, prompts: int = 24, streamed: float = 1 / 3, cancelled: float = 0.1) -> Iterator[Question]:
+def questions(
+    seed: int,
+    *,
+    prompts: int = 24,
+    words: tuple[int, int] = (2, 30),
+    streamed: float = 1 / 3,
+    cancelled: float = 0.1,
+) -> Iterator[Question]:
     """Without end. Prompts come again, so that answers can be compared; another seed has other prompts."""
     draw = random.Random(seed)
     pool = []
     for _number in range(prompts):
         # no cache knows this beginning from an earlier run
         first = "".join(draw.choices("bcdfghjklmnprstvz", k=7))
-        pool.append(" ".join([first, *draw.choices(WORDS, k=draw.randint(2, 30))]))
+        pool.append(" ".join([first, *draw.choices(WORDS, k=draw.randint(*words))]))
     while True:
         yield Question(
             chat=draw.random() < 0.5,

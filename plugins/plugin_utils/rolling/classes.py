@@ -146,7 +146,8 @@ CLASSES: Mapping[str, Kind] = {
     ),
     **_variables(
         "MOONCAKE_CONFIG_PATH MC_STORE_CLUSTER_ID MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES "
-        "MOONCAKE_OFFLOAD_BUCKET_MAX_TOTAL_SIZE MOONCAKE_OFFLOAD_BUCKET_EVICTION_POLICY",
+        "MOONCAKE_OFFLOAD_BUCKET_MAX_TOTAL_SIZE MOONCAKE_OFFLOAD_BUCKET_EVICTION_POLICY MC_RPC_TIMEOUT_MS "
+        "MC_RPC_CONNECT_TIMEOUT_MS",
         FREE,
         "KV goes from prefill to decode beside the pool, and a worker that does not find it there computes it",
         "vllm/distributed/mooncake_store.py@v0.32.0; mooncake_backend.py of vLLM-Ascend@v0.23.0",
@@ -182,6 +183,10 @@ CLASSES: Mapping[str, Kind] = {
     **_all(
         (f"transfer.kv_connector_extra_config.{key}" for key in ("lookup_rpc_port", "mooncake_rpc_port")),
         Kind(FREE, "processes of one instance find each other by it", "pool_scheduler.py@182b75ea of vLLM-Ascend"),
+    ),
+    **_all(
+        (f"transfer.kv_connector_extra_config.{key}" for key in ("lookup_async", "enable_lookup", "load_async")),
+        Kind(FREE, "it is how an instance looks into the pool", "store/scheduler.py@v0.32.0 of vLLM"),
     ),
     **_variables(
         "ASCEND_BUFFER_POOL ASCEND_ENABLE_USE_FABRIC_MEM ASCEND_GLOBAL_RESOURCE_CONFIG ASCEND_LOCAL_COMM_RES "

@@ -330,6 +330,19 @@ VARIABLES = {
             since="0.3.8.post1",
             kind="presence",
         ),
+        # --- Mooncake: how long a client of the store waits for a master
+        *(
+            Variable(
+                name,
+                "mooncake",
+                "mooncake-store/include/master_client.h@v0.3.12",
+                effect="so each call may take 30 seconds",
+                since="0.3.12",
+                kind="integer",
+                limits=(-1, MOST),  # a negative one is none
+            )
+            for name in ("MC_RPC_TIMEOUT_MS", "MC_RPC_CONNECT_TIMEOUT_MS")
+        ),
         # --- Mooncake: ports
         Variable(
             "ASCEND_BASE_PORT",

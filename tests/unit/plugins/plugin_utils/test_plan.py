@@ -75,7 +75,7 @@ def test_cluster():
             "leaders": {"192.0.2.10:17051": "http://192.0.2.10:9003"},
             "clients": False,
             "server_address": "192.0.2.10:17051",
-            "client_environment": {},
+            "client_environment": {"MC_RPC_TIMEOUT_MS": "5000", "MC_RPC_CONNECT_TIMEOUT_MS": "1000"},
         },
         "etcd": None,
         "store": None,

@@ -170,6 +170,7 @@ def test_a_store_node():
         "--enable_offload=true",
     ]
     assert node["unit"]["environment"] == {
+        "MC_RPC_CONNECT_TIMEOUT_MS": "1000",
         "MOONCAKE_OFFLOAD_BUCKET_EVICTION_POLICY": "lru",
         "MOONCAKE_OFFLOAD_BUCKET_MAX_TOTAL_SIZE": str(1024 * GIB),
         "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH": "/data/kv",
@@ -227,11 +228,38 @@ def test_clients_of_several_masters_are_told_of_etcd():
     assert processes(raw, "s1")["store"]["unit"]["environment"]["MC_STORE_CLUSTER_ID"] == "lab"
 
 
+def limits(process):
+    environment = process["unit"]["environment"]
+    return environment.get("MC_RPC_TIMEOUT_MS"), environment.get("MC_RPC_CONNECT_TIMEOUT_MS")
+
+
+def test_a_master_that_is_lost_does_not_hold_its_clients_up():
+    raw = store()
+    raw["store"]["nodes"][0].pop("ssd")
+    assert limits(processes(raw, "p1")["p1"]) == limits(processes(raw, "s1")["store"]) == ("5000", "1000")
+    raw["prefill"][0]["environment"] = {"MC_RPC_TIMEOUT_MS": "700"}
+    raw["store"]["environment"] = {"MC_RPC_CONNECT_TIMEOUT_MS": "800"}
+    assert limits(processes(raw, "p1")["p1"]) == ("700", "1000")
+    assert limits(processes(raw, "d1")["d1"]) == ("5000", "1000")
+    assert limits(processes(raw, "s1")["store"]) == ("5000", "800")
+
+
+def test_what_comes_from_a_disk_of_others_may_take_its_time():
+    assert limits(processes(store(), "p1")["p1"]) == (None, "1000")
+
+
+def test_older_releases_read_no_limit():
+    raw = store()
+    raw["store"]["nodes"][0].pop("ssd")
+    raw["mooncake"]["version"] = "0.3.11.post1"
+    assert limits(processes(raw, "p1")["p1"]) == limits(processes(raw, "s1")["store"]) == (None, None)
+
+
 def test_what_others_are_told():
     assert plan(store()).cluster()["store"] == {
         "metadata_server": "P2PHANDSHAKE",
         "server_address": "192.0.2.10:17051",
-        "environment": {},
+        "environment": {"MC_RPC_CONNECT_TIMEOUT_MS": "1000"},
         "protocol": "tcp",
         "devices": [],
         "fallback": "",

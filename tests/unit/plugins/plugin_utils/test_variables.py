@@ -95,6 +95,8 @@ AGES = [
     ("MC_MAX_RPC_PORT", "mooncake", "0.3.10.post2", "0.3.11", None, None),
     ("MC_MIN_PRC_PORT", "mooncake", "0.3.6.post1", "0.3.7", None, None),
     ("MC_MAX_PRC_PORT", "mooncake", "0.3.6.post1", "0.3.7", None, None),
+    ("MC_RPC_TIMEOUT_MS", "mooncake", "0.3.11.post1", "0.3.12", None, None),
+    ("MC_RPC_CONNECT_TIMEOUT_MS", "mooncake", "0.3.11.post1", "0.3.12", None, None),
     ("MC_STORE_CLIENT_MIN_PORT", "mooncake", "0.3.10.post2", "0.3.11", None, None),
     ("MC_STORE_CLIENT_MAX_PORT", "mooncake", "0.3.10.post2", "0.3.11", None, None),
     ("ASCEND_THREAD_POOL_SIZE", "mooncake", "0.3.8", "0.3.8.post1", None, None),

@@ -41,6 +41,8 @@ PINNED = {
     "free": """
         transfer.kv_port transfer.engine_id transfer.kv_load_failure_policy
         transfer.kv_connector_extra_config.lookup_rpc_port transfer.kv_connector_extra_config.mooncake_rpc_port
+        transfer.kv_connector_extra_config.lookup_async transfer.kv_connector_extra_config.enable_lookup
+        transfer.kv_connector_extra_config.load_async
         args.--host args.--port args.--data-parallel-rank args.--data-parallel-address args.--data-parallel-rpc-port
         args.--data-parallel-size-local args.--data-parallel-start-rank args.--headless args.--api-server-count
         args.--max-num-seqs args.--max-num-batched-tokens args.--max-model-len args.--max-logprobs
@@ -67,6 +69,7 @@ PINNED = {
         args.--collect-detailed-traces args.--show-hidden-metrics-for-version args.--kv-cache-metrics
         env.MOONCAKE_CONFIG_PATH env.MC_STORE_CLUSTER_ID env.MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES
         env.MOONCAKE_OFFLOAD_BUCKET_MAX_TOTAL_SIZE env.MOONCAKE_OFFLOAD_BUCKET_EVICTION_POLICY
+        env.MC_RPC_TIMEOUT_MS env.MC_RPC_CONNECT_TIMEOUT_MS
         env.VLLM_HOST_IP env.HCCL_IF_IP env.VLLM_MOONCAKE_BOOTSTRAP_PORT
         env.GLOO_SOCKET_IFNAME env.TP_SOCKET_IFNAME env.HCCL_SOCKET_IFNAME env.HCCL_IF_BASE_PORT
         env.HCCL_HOST_SOCKET_PORT_RANGE env.HCCL_NPU_SOCKET_PORT_RANGE env.ASCEND_RT_VISIBLE_DEVICES
