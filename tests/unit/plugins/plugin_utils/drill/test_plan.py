@@ -25,7 +25,7 @@ def test_the_master_that_leads_is_killed_and_an_engine_watches() -> None:
         "requests": ("completion", ["http://192.0.2.3:8000/v1/completions"]),
     }
     assert drill.pool is not None
-    assert drill.pool["store"]["environment"] == {"MC_STORE_CLUSTER_ID": "mooncake_cluster"}
+    assert drill.pool["store"]["environment"]["MC_STORE_CLUSTER_ID"] == "mooncake_cluster"
     # the keys are in its memory
     assert drill.limits["lost"] == 1
 
