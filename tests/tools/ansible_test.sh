@@ -2,13 +2,13 @@
 # Run ansible-test on the tree as it is now (committed or not).
 #   usage: ansible_test.sh sanity|units [more arguments]
 # ansible-test wants a real path that ends in ansible_collections/mooncake/pd, and keeps its environments under $HOME:
-# both live in .cache, so that nothing is left elsewhere.
+# both live in .cache, so that nothing is left elsewhere. Each kind of tests has a tree of its own: they may run at once.
 set -euo pipefail
 what=$1
 shift
 root=$(cd "$(dirname "$0")/../.." && pwd)
 home=$root/.cache/ansible-test
-tree=$home/tree/ansible_collections/mooncake/pd
+tree=$home/tree-$what/ansible_collections/mooncake/pd
 python=$(cd "$root" && .venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 export PATH=$root/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
