@@ -258,6 +258,7 @@ seconds:
   type: float
 """
 
+import inspect
 import json
 import os
 import threading
@@ -281,7 +282,7 @@ _PUTTING = 60.0  # seconds for the objects that are put before
 
 def source(loaded: Any) -> str:
     """Of a module, wherever it was loaded from: Ansible brings it in a zip file."""
-    return str(loaded.__loader__.get_source(loaded.__name__))
+    return inspect.getsource(loaded)
 
 
 def command(pool: Dict[str, Any], timeout: float) -> List[str]:

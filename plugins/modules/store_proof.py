@@ -162,6 +162,7 @@ finding:
   sample: no-space
 """
 
+import inspect
 import json
 import os
 import socket
@@ -190,7 +191,7 @@ def unreachable(server_address: str) -> str:
 
 def source(loaded: Any) -> str:
     """Of a module, wherever it was loaded from: Ansible brings it in a zip file."""
-    return str(loaded.__loader__.get_source(loaded.__name__))
+    return inspect.getsource(loaded)
 
 
 def command(params: Dict[str, Any], wish: Dict[str, Any]) -> List[str]:
