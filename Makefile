@@ -127,7 +127,7 @@ test: ## what every change has to pass, without the tests that are marked as lon
 	@PYTEST_ADDOPTS='-m "not long"' $(run_parts)
 	$(call step,all tests passed)
 
-test-all: ## every test there is: 40 minutes more
+test-all: ## every test there is: an hour more
 	@$(MAKE) test-environment
 	@$(run_parts) PARTS='$(LONG_PARTS) $(PARTS)'
 	$(call step,all tests passed)
