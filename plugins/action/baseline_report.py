@@ -21,7 +21,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     FilesError,
     Reports,
     folder,
-    refuse_inventory,
 )
 
 ARGUMENTS: dict[str, Any] = {
@@ -65,7 +64,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         fresh = baseline.new_last_good(pairs, rows, last, run, options["accept"])
         if fresh["pairs"]:
             texts[kept] = _json(fresh)
-        files = _write(texts, home, task_vars)
+        try:
+            reports = Reports.outside(task_vars.get("ansible_inventory_sources") or (), home, texts)
+            reports.write()
+        except FilesError as error:
+            raise AnsibleActionFail(str(error)) from None
 
         for text, state in baseline.table(rows) if rows else [("no pair of hosts was measured", "title")]:
             display.display(text, color=_COLOURS.get(state))
@@ -76,7 +79,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             display.warning(f"{row.pair} {row.plane} ({row.tool}): {row.why}")
         result.update(
             rows=[row.as_dict() for row in rows],
-            files=files,
+            files=reports.results(),
             first=last is None,
         )
         failures = baseline.failures(rows, options["strict"])
@@ -135,13 +138,3 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2) + "\n"
-
-
-def _write(texts: Mapping[Path, str], home: Path, task_vars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    try:
-        refuse_inventory(home, task_vars.get("ansible_inventory_sources") or ())
-        reports = Reports.of(texts)
-        reports.write()
-    except FilesError as error:
-        raise AnsibleActionFail(str(error)) from None
-    return reports.results()

@@ -20,7 +20,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity.faults import
 from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files import (
     FilesError,
     Reports,
-    refuse_inventory,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan
 from ansible_collections.mooncake.pd.plugins.plugin_utils.plan_file import plan_of_file
@@ -130,7 +129,7 @@ def _reports(dest: str | None, content: dict[str, Any], task_vars: dict[str, Any
         return Reports.of({})
     home = Path(dest).absolute()
     try:
-        refuse_inventory(home, task_vars.get("ansible_inventory_sources") or ())
-        return Reports.of({home / "capacity.json": document.to_json(content)})
+        sources = task_vars.get("ansible_inventory_sources") or ()
+        return Reports.outside(sources, home, {home / "capacity.json": document.to_json(content)})
     except FilesError as error:
         raise AnsibleActionFail(str(error)) from None

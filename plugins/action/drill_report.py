@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     FilesError,
     Reports,
     folder,
-    refuse_inventory,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.drill import judge, text
 
@@ -59,24 +57,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         home = Path(options.get("dest") or Path("drill", folder(options["cluster"]))).absolute()
         # the last of each kind, beside those of the others
         path = home / f"{drill['name']}.json"
-        files = _write({path: json.dumps(document, indent=2) + "\n"}, home, task_vars)
+        try:
+            reports = Reports.outside(
+                task_vars.get("ansible_inventory_sources") or (), home, {path: json.dumps(document, indent=2) + "\n"}
+            )
+            reports.write()
+        except FilesError as error:
+            raise AnsibleActionFail(str(error)) from None
         summary = text.summary(drill, rows, options["cluster"])
         display.display(summary, color=_COLOURS[document["good"]])
         for line, good in text.table(rows):
             display.display(line, color=_COLOURS[good])
         display.display(f"{path}  written")
-        result.update(rows=document["rows"], good=document["good"], files=files)
+        result.update(rows=document["rows"], good=document["good"], files=reports.results())
         if not document["good"]:
             told = "; ".join(f"{row.measure}: {row.verdict}" for row in rows if row.verdict != judge.GOOD)
             result.update(failed=True, msg=f"{summary}: {told}. Everything stands in {path}.")
         return result
-
-
-def _write(texts: Mapping[Path, str], home: Path, task_vars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    try:
-        refuse_inventory(home, task_vars.get("ansible_inventory_sources") or ())
-        reports = Reports.of(texts)
-        reports.write()
-    except FilesError as error:
-        raise AnsibleActionFail(str(error)) from None
-    return reports.results()

@@ -21,7 +21,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     FilesError,
     Reports,
     folder,
-    refuse_inventory,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.plan import Plan
 from ansible_collections.mooncake.pd.plugins.plugin_utils.plan_file import plan_of_file
@@ -51,9 +50,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         content = document.document(plan)
         dest = Path(options.get("dest") or Path("plan", folder(content["cluster"]["name"]))).absolute()
         try:
-            refuse_inventory(dest, task_vars.get("ansible_inventory_sources") or ())
-            reports = Reports.of(
-                {dest / "plan.json": document.to_json(content), dest / "plan.html": page.page(content)}
+            reports = Reports.outside(
+                task_vars.get("ansible_inventory_sources") or (),
+                dest,
+                {dest / "plan.json": document.to_json(content), dest / "plan.html": page.page(content)},
             )
         except FilesError as error:
             raise AnsibleActionFail(str(error)) from None

@@ -19,7 +19,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     FilesError,
     Reports,
     folder,
-    refuse_inventory,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.judge import PROBES, judge
 from ansible_collections.mooncake.pd.plugins.plugin_utils.preflight.look import LEFT_OUT
@@ -77,7 +76,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             display.display(line.text, color=_COLOURS[line.style])
         dest = Path(options.get("dest") or Path("preflight", folder(verdict.cluster))).absolute()
         try:
-            refuse_inventory(dest, task_vars.get("ansible_inventory_sources") or ())
             texts = {
                 dest / "preflight.json": document.to_json(content),
                 dest / "junit.xml": junit.junit(content),
@@ -86,7 +84,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             # what was seen is not replaced by what somebody sent, nor by a part of it
             if not options.get("facts"):
                 texts[dest / "facts.json"] = _facts_json(verdict, facts, absent)
-            reports = Reports.of(texts)
+            reports = Reports.outside(task_vars.get("ansible_inventory_sources") or (), dest, texts)
             if not self._task.check_mode:
                 reports.write()
         except FilesError as error:

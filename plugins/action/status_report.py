@@ -19,7 +19,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     FilesError,
     Reports,
     folder,
-    refuse_inventory,
 )
 from ansible_collections.mooncake.pd.plugins.plugin_utils.report.table import joined
 from ansible_collections.mooncake.pd.plugins.plugin_utils.status import document, text
@@ -155,8 +154,8 @@ def _asked(answer: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _reports(dest: Path, content: document.Document, task_vars: Mapping[str, Any]) -> Reports:
     try:
-        refuse_inventory(dest, task_vars.get("ansible_inventory_sources") or ())
-        return Reports.of({dest / text.FILE: document.to_json(content)})
+        sources = task_vars.get("ansible_inventory_sources") or ()
+        return Reports.outside(sources, dest, {dest / text.FILE: document.to_json(content)})
     except FilesError as error:
         raise AnsibleActionFail(str(error)) from None
 

@@ -21,7 +21,6 @@ from ansible_collections.mooncake.pd.plugins.plugin_utils.controller_files impor
     FilesError,
     Reports,
     folder,
-    refuse_inventory,
 )
 
 ARGUMENTS: dict[str, Any] = {
@@ -50,7 +49,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         document = transport.document(rows, options["cluster"], when)
         home = Path(options.get("dest") or Path("transport", folder(options["cluster"]))).absolute()
-        files = _write({home / "transport.json": json.dumps(document, indent=2) + "\n"}, home, task_vars)
+        try:
+            reports = Reports.outside(
+                task_vars.get("ansible_inventory_sources") or (),
+                home,
+                {home / "transport.json": json.dumps(document, indent=2) + "\n"},
+            )
+            reports.write()
+        except FilesError as error:
+            raise AnsibleActionFail(str(error)) from None
 
         display.display(transport.summary(rows, options["cluster"]), color=_COLOURS[document["proven"]])
         for text, proven in transport.table(rows) if rows else []:
@@ -59,7 +66,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core carries no
             for line in transport.said(finding):
                 display.display(line, color="red")
         display.display(f"{home / 'transport.json'}  written")
-        result.update(rows=document["rows"], findings=document["findings"], files=files)
+        result.update(rows=document["rows"], findings=document["findings"], files=reports.results())
         if not document["proven"]:
             told = "; ".join(f"[{one.rule}] {one.where}{one.problem}" for one in transport.findings(rows))
             result.update(
@@ -83,13 +90,3 @@ def _hosts(task_vars: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
             why=" ".join(str(failed.get("msg") or "").split()),
         )
     return found
-
-
-def _write(texts: Mapping[Path, str], home: Path, task_vars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    try:
-        refuse_inventory(home, task_vars.get("ansible_inventory_sources") or ())
-        reports = Reports.of(texts)
-        reports.write()
-    except FilesError as error:
-        raise AnsibleActionFail(str(error)) from None
-    return reports.results()

@@ -32,6 +32,12 @@ class Reports:
     def of(cls, texts: Mapping[Path, str]) -> Reports:
         return cls({path: _read(path) for path in texts}, texts)
 
+    @classmethod
+    def outside(cls, sources: Iterable[object], home: Path, texts: Mapping[Path, str]) -> Reports:
+        """Files of a folder that is no part of the inventories that Ansible was given."""
+        refuse_inventory(home, sources)
+        return cls.of(texts)
+
     def write(self) -> None:
         for path, text in self.after.items():
             if self.before[path] != text:

@@ -15,14 +15,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.mooncake.pd.plugins.action import baseline_report, transfer_bench
 from ansible_collections.mooncake.pd.plugins.modules import baseline_report as manual
-
-
-class Task:
-    action = "mooncake.pd.baseline_report"
-    diff = False
-
-    def __init__(self, args: dict[str, Any], check: bool) -> None:
-        self.args, self.check_mode = args, check
+from ansible_collections.mooncake.pd.tests.unit.plugins.action.stubs import Hostvars, Task
 
 
 class Shown(list[str]):
@@ -31,15 +24,6 @@ class Shown(list[str]):
 
     def warning(self, text: str) -> None:
         self.append(f"WARNING {text}")
-
-
-class Hostvars(dict[str, Any]):
-    """Values are to be read raw; a template of all hosts would be slow."""
-
-    raw_get = dict.__getitem__
-
-    def __getitem__(self, name: str) -> Any:
-        raise AssertionError("templated")
 
 
 @pytest.fixture
@@ -58,7 +42,7 @@ def measured(bandwidth: float | None = 1e9, **more: Any) -> dict[str, Any]:
 
 def run(answer: dict[str, Any] | None, check: bool = False, more: dict[str, Any] | None = None, **args: Any) -> Any:
     action = baseline_report.ActionModule.__new__(baseline_report.ActionModule)
-    action._task = Task({"cluster": "my lab", **args}, check)
+    action._task = Task("baseline_report", {"cluster": "my lab", **args}, check)
     action._load_name = "mooncake.pd.baseline_report"
     own = {"__baseline_peer": "d1", **({"__baseline_measured": answer} if answer else {}), **(more or {})}
     hostvars = Hostvars({"p1": own, "d1": {"__baseline_peer": ""}, "other": {}})

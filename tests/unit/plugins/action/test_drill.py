@@ -16,25 +16,10 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.mooncake.pd.plugins.action import drill_plan, drill_report
 from ansible_collections.mooncake.pd.plugins.modules import drill_plan as plan_manual
 from ansible_collections.mooncake.pd.plugins.modules import drill_report as report_manual
+from ansible_collections.mooncake.pd.tests.unit.plugins.action.stubs import Hostvars, Task
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.drill.clusters import ETCD, MASTERS, known
 
 ROOT = Path(__file__).parents[4]
-
-
-class Task:
-    diff = False
-
-    def __init__(self, action: str, args: dict[str, Any], check: bool) -> None:
-        self.action, self.args, self.check_mode = f"mooncake.pd.{action}", args, check
-
-
-class Hostvars(dict[str, Any]):
-    """Values are to be read raw; a template of all hosts would be slow."""
-
-    raw_get = dict.__getitem__
-
-    def __getitem__(self, name: str) -> Any:
-        raise AssertionError("templated")
 
 
 @pytest.fixture
@@ -47,11 +32,12 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return told
 
 
-def run(module: Any, hostvars: Hostvars, check: bool = False, **args: Any) -> dict[str, Any]:
+def run(module: Any, hostvars: Hostvars, check: bool = False, inventories: Any = (), **args: Any) -> dict[str, Any]:
     name = module.__name__.rpartition(".")[2]
     action = module.ActionModule.__new__(module.ActionModule)
     action._task, action._load_name = Task(name, args, check), f"mooncake.pd.{name}"
-    told: dict[str, Any] = action.run(task_vars={"hostvars": hostvars, "groups": {"pd": list(hostvars)}})
+    given = {"hostvars": hostvars, "groups": {"pd": list(hostvars)}, "ansible_inventory_sources": inventories}
+    told: dict[str, Any] = action.run(task_vars=given)
     return told
 
 
@@ -93,14 +79,14 @@ CALM = {**CALM, "answers": [], "reasons": []}
 STRIKE = {"unit": "u", "at": 5.0, "how": "kill", "lost": True, "by": "itself", "runs": True, "seconds": 2.0}
 
 
-def tried(shown: list[str], ready: Any, **changes: Any) -> dict[str, Any]:
+def tried(shown: list[str], ready: Any, inventories: Any = (), **changes: Any) -> dict[str, Any]:
     plan = run(drill_plan, cluster(), drill="master", confirm=True)["drill"]
     names = [probe["name"] for probe in plan["probes"]] + ["pool"]
     pool = {"kept": 4, "kept_at": 2.0, "there": 0, "removed": 4, "stuck": 0, "error": ""}
     watched = [{**CALM, "name": name, **changes.get(name, {})} for name in names]
     hosts = {"p": {"__drill_seen": {"watched": watched, "pool": pool}}}
     hosts["b"] = {"__drill_seen": {"strike": STRIKE, "watched": []}, "__drill_ready": ready}
-    return run(drill_report, Hostvars(hosts), cluster="my lab", drill=plan)
+    return run(drill_report, Hostvars(hosts), inventories=inventories, cluster="my lab", drill=plan)
 
 
 def test_a_report_of_what_was_survived(shown: list[str], tmp_path: Path) -> None:
@@ -124,9 +110,10 @@ def test_a_limit_that_is_broken_ends_the_run(shown: list[str]) -> None:
     assert "a master serves again: BROKEN" in told["msg"]
 
 
-def test_nothing_is_written_into_an_inventory(tmp_path: Path) -> None:
+def test_nothing_is_written_into_an_inventory(shown: list[str], tmp_path: Path) -> None:
     with pytest.raises(AnsibleActionFail, match="lies in the inventory"):
-        drill_report._write({tmp_path / "x.json": ""}, tmp_path, {"ansible_inventory_sources": [str(tmp_path)]})
+        tried(shown, {"processes": []}, inventories=[str(tmp_path)])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_check_mode_reports_nothing(shown: list[str]) -> None:

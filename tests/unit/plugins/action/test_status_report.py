@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.mooncake.pd.plugins.action import status_report
 from ansible_collections.mooncake.pd.plugins.modules import status_report as manual
+from ansible_collections.mooncake.pd.tests.unit.plugins.action.stubs import Hostvars
 from ansible_collections.mooncake.pd.tests.unit.plugins.plugin_utils.status.clusters import NOW, Cluster
 
 
@@ -28,15 +29,6 @@ class Task:
 class Shown(list[str]):
     def display(self, text: str, color: str | None = None) -> None:
         self.append(text)
-
-
-class Hostvars(dict[str, Any]):
-    """Values are to be read raw; a template of all hosts would be slow."""
-
-    raw_get = dict.__getitem__
-
-    def __getitem__(self, name: str) -> Any:
-        raise AssertionError("templated")
 
 
 @pytest.fixture

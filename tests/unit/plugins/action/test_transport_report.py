@@ -15,22 +15,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.mooncake.pd.plugins.action import transfer_proof, transport_report
 from ansible_collections.mooncake.pd.plugins.modules import transport_report as manual
-
-
-class Task:
-    diff = False
-
-    def __init__(self, action: str, args: dict[str, Any], check: bool) -> None:
-        self.action, self.args, self.check_mode = f"mooncake.pd.{action}", args, check
-
-
-class Hostvars(dict[str, Any]):
-    """Values are to be read raw; a template of all hosts would be slow."""
-
-    raw_get = dict.__getitem__
-
-    def __getitem__(self, name: str) -> Any:
-        raise AssertionError("templated")
+from ansible_collections.mooncake.pd.tests.unit.plugins.action.stubs import Hostvars, Task
 
 
 @pytest.fixture
