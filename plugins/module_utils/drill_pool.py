@@ -17,12 +17,11 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Mapping, Optional
 
+from ansible_collections.mooncake.pd.plugins.module_utils.client_program import ONCE
 from ansible_collections.mooncake.pd.plugins.module_utils.drill_client import MARK
 from ansible_collections.mooncake.pd.plugins.module_utils.drill_track import Track
 
 WATCH, FILL = "watch", "fill"
-# a client that cannot reach its master tries 20 times, some 4 s each (real_client.cpp@v0.3.11)
-ONCE = {"MC_STORE_CLIENT_SETUP_RETRIES": "1"}
 _LINES = 20  # of what it said besides
 
 

@@ -258,16 +258,19 @@ seconds:
   type: float
 """
 
-import inspect
-import json
-import os
 import threading
 import time
 from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.mooncake.pd.plugins.module_utils import drill_client, drill_probes, drill_strike, store_master
+from ansible_collections.mooncake.pd.plugins.module_utils import (
+    client_program,
+    drill_client,
+    drill_probes,
+    drill_strike,
+    store_master,
+)
 from ansible_collections.mooncake.pd.plugins.module_utils.drill_pool import FILL, Pool
 from ansible_collections.mooncake.pd.plugins.module_utils.drill_track import Track, ask_until
 from ansible_collections.mooncake.pd.plugins.module_utils.systemd import SystemdError
@@ -280,23 +283,15 @@ _ANSWER = 10.0  # seconds in which probes of services answer, of several after e
 _PUTTING = 60.0  # seconds for the objects that are put before
 
 
-def source(loaded: Any) -> str:
-    """Of a module, wherever it was loaded from: Ansible brings it in a zip file."""
-    return inspect.getsource(loaded)
-
-
 def command(pool: Dict[str, Any], timeout: float) -> List[str]:
-    """timeout(1) ends it whatever becomes of Ansible; before that, its input ends."""
+    """Long before its time is over, its input ends."""
     store = pool["store"]
     wish = {
         **{name: store[name] for name in ("server_address", "metadata_server", "protocol", "devices")},
         **{name: pool[name] for name in ("mode", "address", "token", "objects", "size", "most")},
         "interval": 0.2,
     }
-    own = ["runuser", "-u", pool["user"], "--"] if pool["user"] else []
-    python = os.path.join(pool["path"], "bin", "python3")
-    limit = str(int(timeout + _PUTTING) + 60)
-    return ["timeout", "--kill-after=5", limit, *own, python, "-I", "-c", source(drill_client), json.dumps(wish)]
+    return client_program.command(pool["path"], pool["user"], int(timeout + _PUTTING) + 60, drill_client, wish)
 
 
 def evicted(urls: List[str]) -> Optional[int]:

@@ -162,18 +162,13 @@ finding:
   sample: no-space
 """
 
-import inspect
-import json
-import os
 import socket
 from typing import Any, Dict, List
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.mooncake.pd.plugins.module_utils import store_client, store_proof
+from ansible_collections.mooncake.pd.plugins.module_utils import client_program, store_client, store_proof
 
-# a client that cannot reach its master tries 20 times, some 4 s each (real_client.cpp@v0.3.11); older ones always do
-ONCE = {"MC_STORE_CLIENT_SETUP_RETRIES": "1"}
 CONNECT_SECONDS = 3.0
 
 
@@ -189,18 +184,8 @@ def unreachable(server_address: str) -> str:
     return ""
 
 
-def source(loaded: Any) -> str:
-    """Of a module, wherever it was loaded from: Ansible brings it in a zip file."""
-    return inspect.getsource(loaded)
-
-
 def command(params: Dict[str, Any], wish: Dict[str, Any]) -> List[str]:
-    """timeout(1) ends it whatever becomes of Ansible."""
-    python = os.path.join(params["path"], "bin", "python3")
-    own = ["runuser", "-u", params["user"], "--"] if params["user"] else []
-    # as an argument: input that a program ends without reading is an error of its own and hides what it said
-    program = [python, "-I", "-c", source(store_client), json.dumps(wish)]
-    return ["timeout", "--kill-after=5", str(params["timeout"]), *own, *program]
+    return client_program.command(params["path"], params["user"], params["timeout"], store_client, wish)
 
 
 def main() -> None:
@@ -246,7 +231,7 @@ def main() -> None:
     }
     code, out, log = module.run_command(
         command(params, wish),
-        environ_update={**params["environment"], **store["environment"], **ONCE},
+        environ_update={**params["environment"], **store["environment"], **client_program.ONCE},
         handle_exceptions=True,
     )
     records = store_proof.said(out)

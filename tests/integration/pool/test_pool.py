@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.mooncake.pd.plugins.module_utils import client_program, store_client
 from ansible_collections.mooncake.pd.plugins.modules import store_proof
 
 from .conftest import HOSTS, Pool, Start
@@ -55,11 +56,11 @@ def test_other_content_under_the_same_key_is_seen(start: Start, ask: Any, monkey
     pool = Pool()
     for host in ("control", "s1"):
         start(pool, host)
-    told = store_proof.source(store_proof.store_client)
+    told = client_program.source(store_client)
     other = told.replace('f"{token}/{number}".encode()', 'b"x"')
     assert other != told
     with monkeypatch.context() as changed:
-        changed.setattr(store_proof, "source", lambda _loaded: other)
+        changed.setattr(client_program, "source", lambda _program: other)
         assert ask(pool, "p1", "put")["finding"] == ""
     assert ask(pool, "d1", "get")["finding"] == "wrong-value"
 
