@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.mooncake.pd.plugins.module_utils import perftest, rdma_sysfs, sockets, transfer_bench
+from ansible_collections.mooncake.pd.plugins.module_utils import perftest, rdma_sysfs, sockets, systemd, transfer_bench
 
 PREFIX = "mooncake-pd-baseline"
 BENCH = "bench"
@@ -50,6 +50,28 @@ def forget(run_command: Callable[..., Any], names: Sequence[str]) -> None:
     """Stop them, whatever state they are in; a unit that is not there is no failure."""
     for verb in ("stop", "reset-failed"):
         run_command(["systemctl", verb, "--", *names])
+
+
+def begin(run_command: Callable[..., Any], argv: Sequence[str]) -> str:
+    """Start one; the reason when it cannot be started."""
+    code, out, err = run_command(argv)
+    return "" if code == 0 else f"systemd-run failed: {(err or out).strip()}"
+
+
+def there(states: Mapping[str, systemd.Unit]) -> List[str]:
+    return [name for name, state in states.items() if state.running or state.LoadState == "loaded"]
+
+
+def end(run_command: Callable[..., Any], names: Sequence[str], check_mode: bool) -> Dict[str, systemd.Unit]:
+    """Stop those that are there; how all of them were before."""
+    before = systemd.show(run_command, names)
+    found = there(before)
+    if found and not check_mode:
+        forget(run_command, found)
+        left = there(systemd.show(run_command, names))
+        if left:
+            raise systemd.SystemdError(f"{', '.join(left)} cannot be stopped: see `systemctl status`")
+    return before
 
 
 def words(

@@ -213,8 +213,7 @@ class Offers:
                 "TimeoutStopSec": str(_LAST_WORDS),
             },
         )
-        code, out, err = self.module.run_command(argv)
-        return "" if code == 0 else f"systemd-run failed: {(err or out).strip()}"
+        return units.begin(self.module.run_command, argv)
 
     def _offered(self, protocol: str, until: float) -> Dict[str, Any]:
         name = proof.unit(protocol)
@@ -251,20 +250,10 @@ def problem(rule: str, text: str) -> Dict[str, Any]:
 
 def stop(module: AnsibleModule) -> Dict[str, Any]:
     names = {protocol: proof.unit(protocol) for protocol in proof.PROTOCOLS}
-    others = [proof.unit(proof.PROOF)]
-
-    def states() -> Dict[str, systemd.Unit]:
-        return systemd.show(module.run_command, [*names.values(), *others])
-
-    before = states()
-    found = [name for name, state in before.items() if state.running or state.LoadState == "loaded"]
+    before = units.end(module.run_command, [*names.values(), proof.unit(proof.PROOF)], module.check_mode)
+    found = units.there(before)
     if module.check_mode:
         return {"stopped": found, "witness": {}}
-    if found:
-        units.forget(module.run_command, found)
-        left = [name for name, state in states().items() if state.running or state.LoadState == "loaded"]
-        if left:
-            module.fail_json(msg=f"{', '.join(left)} cannot be stopped: see `systemctl status`")
     witness = {}
     for protocol, name in names.items():
         told = list(proof.events(units.read(proof.path(f"{protocol}.out"))))

@@ -171,8 +171,7 @@ class Targets:
         argv = units.words(
             name, command, self.params, environment=environment, seconds=self.params["runtime"], wait=False
         )
-        code, out, err = self.module.run_command(argv)
-        return "" if code == 0 else f"systemd-run failed: {(err or out).strip()}"
+        return units.begin(self.module.run_command, argv)
 
     def _listening(self, plane: str) -> Dict[str, Any]:
         name = units.unit(plane)
@@ -225,16 +224,7 @@ def listens(segment: str) -> bool:
 
 
 def stop(module: AnsibleModule) -> List[str]:
-    def there() -> List[str]:
-        states = systemd.show(module.run_command, [units.unit(name) for name in units.NAMES])
-        return [name for name, state in states.items() if state.running or state.LoadState == "loaded"]
-
-    found = there()
-    if found and not module.check_mode:
-        units.forget(module.run_command, found)
-        left = there()
-        if left:
-            module.fail_json(msg=f"{', '.join(left)} cannot be stopped: see `systemctl status`")
+    found = units.there(units.end(module.run_command, [units.unit(name) for name in units.NAMES], module.check_mode))
     if not module.check_mode:
         for name in units.NAMES:
             if os.path.exists(units.log(name)):
