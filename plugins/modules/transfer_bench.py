@@ -67,24 +67,7 @@ options:
     description: Seconds after which a tool that has not ended is ended, beyond O(duration).
     type: int
     default: 30
-  ports:
-    description: First and last port to choose from; the tool listens as well.
-    type: list
-    elements: int
-    default: [18500, 18563]
-  claims:
-    description: Ports of this host's plan, with C(first) and C(last). None of them is taken.
-    type: list
-    elements: dict
-    default: []
-  user:
-    description: User that the tools run as.
-    type: str
-    default: nobody
-  environment:
-    description: Environment of the tools, such as C(LD_LIBRARY_PATH).
-    type: dict
-    default: {}
+extends_documentation_fragment: mooncake.pd.transfer
 attributes:
   check_mode:
     description: Can run in check_mode and return changed status prediction without modifying target.

@@ -61,20 +61,6 @@ options:
     description: Bytes of each transfer.
     type: int
     default: 4194304
-  ports:
-    description: First and last port to choose from.
-    type: list
-    elements: int
-    default: [18500, 18563]
-  claims:
-    description: Ports of this host's plan, with C(first) and C(last). None of them is taken.
-    type: list
-    elements: dict
-    default: []
-  user:
-    description: User that the units run as.
-    type: str
-    default: nobody
   environment:
     description:
       - Environment of the engines, such as C(LD_LIBRARY_PATH). What it makes of the transport is what is proven.
@@ -88,6 +74,7 @@ options:
     description: Seconds until an engine has to offer its memory, and of each transfer (5 at least).
     type: int
     default: 15
+extends_documentation_fragment: mooncake.pd.transfer
 attributes:
   check_mode:
     description: Can run in check_mode and return changed status prediction without modifying target.

@@ -72,24 +72,7 @@ options:
     description: Seconds of each transfer (5 at least), and until a peer has to answer.
     type: int
     default: 15
-  ports:
-    description: First and last port to choose from; the engine listens as well.
-    type: list
-    elements: int
-    default: [18500, 18563]
-  claims:
-    description: Ports of this host's plan, with C(first) and C(last). None of them is taken.
-    type: list
-    elements: dict
-    default: []
-  user:
-    description: User that the engines run as.
-    type: str
-    default: nobody
-  environment:
-    description: Environment of the engines, such as C(LD_LIBRARY_PATH).
-    type: dict
-    default: {}
+extends_documentation_fragment: mooncake.pd.transfer
 attributes:
   check_mode:
     description: Can run in check_mode and return changed status prediction without modifying target.

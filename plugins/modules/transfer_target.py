@@ -45,24 +45,6 @@ options:
     description: Bytes of memory that are read by others.
     type: int
     default: 268435456
-  ports:
-    description: First and last port to choose from.
-    type: list
-    elements: int
-    default: [18500, 18563]
-  claims:
-    description: Ports of this host's plan, with C(first) and C(last). None of them is taken.
-    type: list
-    elements: dict
-    default: []
-  user:
-    description: User that the units run as.
-    type: str
-    default: nobody
-  environment:
-    description: Environment of the units, such as C(LD_LIBRARY_PATH).
-    type: dict
-    default: {}
   runtime:
     description: Seconds after which the units end by themselves.
     type: int
@@ -71,6 +53,7 @@ options:
     description: Seconds until a target has to listen.
     type: int
     default: 20
+extends_documentation_fragment: mooncake.pd.transfer
 attributes:
   check_mode:
     description: Can run in check_mode and return changed status prediction without modifying target.
