@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 PROGRAM = Path(__file__).parents[3] / "roles" / "host" / "files" / "trim_logs.py"
@@ -38,7 +38,6 @@ LOGS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(LOGS, st.integers(0, 500), st.sets(st.integers(0, 10**6)))
 def test_never_the_newest_never_what_is_open_oldest_first(logs, most, numbers):
     kept = {(0, number) for number in numbers} | {log.identity for log in logs[:1]}

@@ -233,7 +233,7 @@ def test_a_file_of_nonsense_makes_nothing_null_without_a_word(path: str, content
     assert untold(gather(look, CASE)) == []
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.1, 0.9))
 def test_whatever_is_missing(seed: int, share: float, tmp_path_factory: pytest.TempPathFactory) -> None:
     chance = random.Random(seed)

@@ -230,13 +230,13 @@ def check(things: list[Thing], proc: Path) -> None:
         assert swept(here, proc).removed == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(things=st.lists(THINGS, max_size=14))
 def test_every_leftover_goes_and_nothing_else(proc: Path, things: list[Thing]) -> None:
     check(things, proc)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(things=st.lists(THINGS, max_size=14))
 def test_the_pass_over_processes_is_enough(proc: Path, things: list[Thing]) -> None:
     """As on a file system without leases."""
@@ -260,7 +260,7 @@ def leases() -> bool:
     return False
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(things=st.lists(THINGS.filter(lambda thing: thing.state not in ("bound", "datagram")), max_size=14))
 def test_the_kernel_s_word_is_enough(proc: Path, things: list[Thing]) -> None:
     """As for processes that began to use a file after the pass, or that it does not show."""

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.plugins.module_utils.pd_pairs import (
@@ -61,7 +61,6 @@ def situations(draw: st.DrawFn) -> tuple[list[Server], set[str], set[str]]:
 
 
 @given(situations())
-@settings(deadline=None)
 def test_pairs(situation: tuple[list[Server], set[str], set[str]]) -> None:
     servers, under_test, excluded = situation
     partners = Partners(servers, under_test, excluded)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.plugins.module_utils.tuning import fstab
@@ -26,7 +26,6 @@ LINE = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(LINE, max_size=6), st.lists(LINE, max_size=6), st.sampled_from(["", "\n"]), st.booleans())
 def test_every_other_byte_stays_and_undo_gives_the_text_back(before, after, end, there):
     ours = "none  /dev/shm\ttmpfs\tnoexec,size=1G,nodev 0 0"

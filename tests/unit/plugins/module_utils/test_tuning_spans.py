@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.plugins.module_utils.tuning import spans, values
@@ -35,7 +35,6 @@ def test_what_is_no_port_is_refused(given_):
         spans.parse(given_)
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_merged_is_the_same_ports_in_fewest_spans(some):
     made = spans.merged(some)
@@ -44,14 +43,12 @@ def test_merged_is_the_same_ports_in_fewest_spans(some):
     assert spans.read(spans.text(made)) == made
 
 
-@settings(deadline=None)
 @given(SPANS, SPANS)
 def test_without_and_inside(some, others):
     assert ports(spans.without(some, others)) == ports(some) - ports(others)
     assert ports(spans.inside(some, others)) == ports(some) & ports(others)
 
 
-@settings(deadline=None)
 @given(foreign=SPANS, file=SPANS, first=SPANS, second=SPANS, later=SPANS)
 def test_ports_of_others_are_never_dropped_and_ours_go(foreign, file, first, second, later):
     """Reserved by others at run time, by a file, by us, by others again; then we want other ones, then none."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import text
 
 from ansible_collections.mooncake.pd.plugins.module_utils.vllm_metrics import (
@@ -124,7 +124,6 @@ def test_load_that_is_not_told_is_none(metrics):
 
 
 @given(text())
-@settings(deadline=None)
 def test_no_text_is_too_odd(odd):
     load(odd)
     load(f"vllm:num_requests_running {odd}\n{OF_NOW}")

@@ -186,7 +186,7 @@ def claims(raw):
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(clusters().filter(complete))
 def test_every_process_has_its_ports_and_nobody_elses(raw):
     binds = "prefill" if raw["connector"]["name"] == "MooncakeConnectorV1" else "decode"
@@ -210,7 +210,7 @@ def test_every_process_has_its_ports_and_nobody_elses(raw):
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters().filter(complete), st.data())
 def test_a_port_stays_whatever_happens_to_other_instances(raw, data):
     before = claims(raw)
@@ -232,7 +232,7 @@ def test_a_port_stays_whatever_happens_to_other_instances(raw, data):
     assert kept(before) == kept(claims(other))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(clusters().filter(complete))
 def test_a_plan_is_the_same_every_time(raw):
     one, other = plan(copy.deepcopy(raw)), plan(copy.deepcopy(raw))

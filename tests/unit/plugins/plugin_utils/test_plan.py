@@ -325,7 +325,7 @@ def claims_of(found, host):
     return [claim for process in complete(found, host) for claim in process["claims"]["ports"]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(cpu_topologies() | ascend_topologies())
 def test_a_plan_never_gives_a_port_twice(raw):
     found = outcome(raw)
@@ -338,7 +338,7 @@ def test_a_plan_never_gives_a_port_twice(raw):
         assert not [host for host in raw["hosts"] if taken(claims_of(found, host))]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cpu_topologies() | ascend_topologies())
 def test_an_overlap_is_mended_by_doing_what_the_report_says(raw):
     for _try in range(30):
@@ -365,7 +365,7 @@ def everything(found):
     return json.dumps([found.cluster(), found.groups(), {host: found.hostvars(host) for host in hosts}])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(cpu_topologies() | ascend_topologies())
 def test_the_same_topology_gives_the_same_plan(raw):
     first, second = outcome(deepcopy(raw)), outcome(deepcopy(raw))
@@ -375,7 +375,7 @@ def test_the_same_topology_gives_the_same_plan(raw):
         assert everything(first) == everything(second)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(cpu_topologies(), st.sampled_from(["prefill", "decode"]))
 def test_one_more_instance_moves_nothing_that_is_there(raw, kind):
     before = outcome(raw)

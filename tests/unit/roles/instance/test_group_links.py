@@ -11,7 +11,7 @@ import socket
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pd_group.links import Hub, Uplink
 from pd_group.model import HOLD, LONGEST, ORDERS, STATES, UP, Clocks, Member, Order, Report, Told, Wire
@@ -33,7 +33,6 @@ def test_messages_come_back_as_they_were(report, orders):
 DELAY = st.one_of(st.floats(0, 0.2), st.floats(0, 30))
 
 
-@settings(deadline=None)
 @given(st.floats(-1e-4, 1e-4), st.floats(-1e6, 1e6), st.lists(DELAY, min_size=10, max_size=60))
 def test_a_moment_of_another_clock_is_found_once_and_stays(drift, apart, delays):
     def there(moment: float) -> float:

@@ -325,7 +325,7 @@ def happen(world: World, event: tuple) -> None:
         world.start_all(event[1])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(EVENT, st.floats(0, 25)), max_size=8), st.lists(st.sampled_from([0.0, 2.0, 30.0]), min_size=6)
 )
@@ -355,7 +355,7 @@ def test_whatever_happens_the_group_ends_coherent(events, drains):
         assert len(world.orders) == quiet
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.floats(0, 40))
 def test_tries_are_bounded_by_the_limit_of_the_units(numbers, pause):
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.tests.sim.router.harness import (
@@ -122,7 +122,6 @@ words = st.lists(st.sampled_from(["--policy", "round_robin", "--host", "h", "--x
 ports = st.lists(st.integers(1, 65535), min_size=1, max_size=5, unique=True)
 
 
-@settings(deadline=None)
 @given(before=words, after=words, prefill_ports=ports)
 def test_parse_command_loses_no_word(before: list[str], after: list[str], prefill_ports: list[int]) -> None:
     groups = [w for port in prefill_ports for w in ("--prefill", f"http://p:{port}", "99")]

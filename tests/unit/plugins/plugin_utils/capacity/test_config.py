@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity.cache import Cache
@@ -243,14 +243,12 @@ def test_message() -> None:
 SIZES = st.integers(1, 128)
 
 
-@settings(deadline=None)  # shared machines stall
 @given(SIZES, SIZES, st.integers(1, 8), SIZES)
 def test_twice_the_layers_are_twice_the_bytes(layers: int, kv_heads: int, group: int, head: int) -> None:
     once, twice = (token(configs.dense(many, kv_heads * group, kv_heads, head)) for many in (layers, 2 * layers))
     assert twice == 2 * once == 2 * layers * 2 * kv_heads * head * 2
 
 
-@settings(deadline=None)  # shared machines stall
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_longer_sequences_are_larger(one: int, other: int) -> None:
     told = cache(configs.windowed())
@@ -258,7 +256,6 @@ def test_longer_sequences_are_larger(one: int, other: int) -> None:
     assert told.sequence(short).value <= told.sequence(long).value <= told.token.value * long
 
 
-@settings(deadline=None)  # shared machines stall
 @given(
     st.dictionaries(
         st.sampled_from(sorted({*configs.dense(), *configs.latent(), "layer_types", "sliding_window", "head_dim"})),

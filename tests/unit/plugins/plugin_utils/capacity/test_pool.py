@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity import sizes
@@ -114,7 +114,6 @@ def pairs(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     return st.lists(one, min_size=2, max_size=2).map(sorted)
 
 
-@settings(deadline=None)
 @given(pairs(POSITIVE), pairs(st.floats(0.01, 1)), pairs(st.integers(1, 2**45)))
 def test_horizon_is_monotone(rates: list[float], shares: list[float], totals: list[int]) -> None:
     """More new tokens are evicted sooner; a larger pool and a higher watermark keep them longer."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ansible_collections.mooncake.pd.plugins.plugin_utils.capacity.config import read_model
@@ -113,7 +113,6 @@ def test_sizes_that_are_none() -> None:
 POWERS = st.sampled_from((1, 2, 4, 8, 16, 32))
 
 
-@settings(deadline=None)
 @given(
     st.fixed_dictionaries({"tp": POWERS, "dcp": POWERS, "pcp": POWERS, "pp": st.integers(1, 6)}),
     *(POWERS, st.integers(1, 90), st.booleans()),

@@ -425,7 +425,7 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_nothing_that_is_lost_passes_for_good_and_no_rule_breaks_the_report(data):
     """Facts that are not there at all, as no module would tell them."""
     made = healthy.cluster()

@@ -397,9 +397,7 @@ def healthy(world: World) -> list[dict[str, Any]]:
 
 
 # a busy machine is slow, and many clusters have nothing to do or cannot be rolled
-whatever = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], max_examples=60
-)
+whatever = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], max_examples=60)
 HOSTS = ("a", "b", "c", "ab", "cd", "def", "g", "h")
 # active, outdated, healthy, out of the router; most of a cluster is well
 CONDITIONS = (

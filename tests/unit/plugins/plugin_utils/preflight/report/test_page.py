@@ -62,7 +62,7 @@ def test_what_hosts_say_stays_text() -> None:
     assert any("npu1<b onload=x>\"'&</script><!--\\x1b[31m" in text for text in hostile.text)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(ANY, ANY)
 def test_whatever_hosts_say_the_page_is_whole(one: str, other: str) -> None:
     found = verdicts.finding("swap-on", "npu1", what=one, evidence=other, fix=one, why=other, source=one)
